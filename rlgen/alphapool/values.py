@@ -1,0 +1,159 @@
+"""The members' z-scores in memory, and the sums over cells that the pool needs.
+
+Slot 0 of a `Values` holds the forward return that weights are fitted to, z-scored; each member and
+the candidate under trial has a slot of its own. `CpuValues` runs on numba kernels, `GpuValues` (in
+`gpu`) on torch; the pool does not see the difference. Only measured bars are held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from rlgen.alphapool import kernels
+from rlgen.metrics import Target, zscore
+from rlgen.metrics.arrays import Array, Float64s, as_mask, as_numpy, is_tensor
+from rlgen.metrics.threads import over_blocks
+
+
+@dataclass(frozen=True)
+class Products:
+    """A candidate's relation to the members, the forward return and itself."""
+
+    gram: Float64s
+    """(K + 1,) mean over labelled cells of z_c z_k, zeros kept; the last is the candidate's own."""
+    cross: float
+    """Mean over labelled cells of z_c y."""
+    mutual_ic: Float64s
+    """(K,) pooled correlation with each member over the cells that both have; 0 if there are none."""
+
+
+class Values(Protocol):
+    """z-scores by slot."""
+
+    def place(self, factor: Array) -> int:
+        """z-score a factor (T, S), measured bars only, into a free slot; returns the slot."""
+
+    def release(self, slot: int) -> None:
+        """Make a slot free."""
+
+    def products(self, slot: int, members: Sequence[int]) -> Products:
+        """The candidate in `slot` against the members' slots."""
+
+    def combine(self, slots: Sequence[int], weights: Float64s) -> Any:
+        """The signal (T, S) float32 of a weighting."""
+
+
+def fit_target(target: Target, ic_weight: float, rank_ic_weight: float) -> Any:
+    """What weights are fitted to, (T, S) float32: the blend of the forward return's z-scores and its
+    ranks' z-scores that the objective's weights state; NaN where a cell cannot be measured."""
+    share = rank_ic_weight / (ic_weight + rank_ic_weight)
+    blend = target.zscores()
+    if share > 0.0:
+        blend = (1.0 - share) * blend + share * target.zscores(rank=True)
+    short = np.flatnonzero(target.labelled < target.min_names)
+    blend[torch.from_numpy(short).to(blend.device) if is_tensor(blend) else short] = np.nan
+    return blend
+
+
+class CpuValues:
+    """z-scores as one numpy array (see `Values`).
+
+    Args:
+        target: the forward return of the measured bars.
+        universe: (T, S) bool of the measured bars.
+        ic_weight, rank_ic_weight: the objective's weights.
+        n_slots: factors held at one time.
+    """
+
+    def __init__(
+        self, target: Target, universe: Array, ic_weight: float, rank_ic_weight: float, n_slots: int
+    ) -> None:
+        self._target = target
+        self._universe = as_mask(universe, "universe")
+        # The system hands out pages when they are first written: empty slots cost no memory.
+        self._zscores = np.empty((n_slots + 1, *target.shape), np.float32)
+        self._zscores[0] = fit_target(target, ic_weight, rank_ic_weight)
+        self._free = list(range(n_slots, 0, -1))
+
+    def place(self, factor: Array) -> int:
+        """z-score a factor (T, S), measured bars only, into a free slot; returns the slot."""
+        slot = self._free.pop()
+        zscore(as_numpy(factor, "factor"), self._universe, out=self._zscores[slot])
+        return slot
+
+    def release(self, slot: int) -> None:
+        """Make a slot free."""
+        self._free.append(slot)
+
+    def products(self, slot: int, members: Sequence[int]) -> Products:
+        """The candidate in `slot` against the members' slots."""
+        others = np.array([*members, slot, 0], np.int64)
+        n_bars, n_stocks = self._target.shape
+        product, count, weighted = (np.empty((others.size, n_bars)) for _ in range(3))
+        min_names = self._target.min_names
+
+        def work(start: int, stop: int) -> None:
+            kernels.pair_sums(start, stop, self._zscores, slot, others, min_names, product, count, weighted)
+
+        over_blocks(work, n_bars, n_stocks)
+        return from_pair_sums(product, count, weighted, self._target)
+
+    def combine(self, slots: Sequence[int], weights: Float64s) -> npt.NDArray[np.float32]:
+        """The signal (T, S) float32 of a weighting; NaN where no member has a value."""
+        out = np.empty(self._target.shape, np.float32)
+        order = np.array(slots, np.int64)
+
+        def work(start: int, stop: int) -> None:
+            kernels.combine(start, stop, self._zscores, order, weights, out)
+
+        over_blocks(work, *self._target.shape)
+        return out
+
+
+def from_pair_sums(product: Float64s, count: Float64s, weighted: Float64s, target: Target) -> Products:
+    """`Products` from per-bar sums (K + 2, T): the members', the candidate's own, the return's."""
+
+    def over_bars(row: Float64s) -> float:
+        # Without the NaN handling of `sum_over_bars`, which takes longer than the sum itself.
+        return float(np.cumsum(np.bincount(target.session, weights=row))[-1]) if row.size else 0.0
+
+    cells = max(target.n_labelled, 1)
+    means = np.array([over_bars(row) / cells for row in product])
+    mutual = np.zeros(len(product) - 2)
+    for k in range(mutual.size):
+        common = over_bars(count[k])
+        if common > 0:
+            mutual[k] = over_bars(weighted[k]) / common
+    return Products(gram=means[:-1], cross=float(means[-1]), mutual_ic=mutual)
+
+
+class CpuSignal:
+    """A signal built member by member, for bars beyond those that a pool measures.
+
+    Args:
+        universe: (T, S) bool.
+    """
+
+    def __init__(self, universe: Array) -> None:
+        self._universe = as_mask(universe, "universe")
+        self._total = np.zeros(self._universe.shape)
+        self._seen = np.zeros(self._universe.shape, np.float32)
+
+    def add(self, factor: Array, weight: float) -> None:
+        """Add `weight` times the z-scores of a factor (T, S)."""
+        zscores = zscore(as_numpy(factor, "factor"), self._universe)
+
+        def work(start: int, stop: int) -> None:
+            kernels.accumulate(start, stop, zscores, weight, self._total, self._seen)
+
+        over_blocks(work, *zscores.shape)
+
+    def result(self) -> npt.NDArray[np.float32]:
+        """(T, S) float32; NaN where no member has a value."""
+        return np.where(self._seen > 0, self._total, np.nan).astype(np.float32)

@@ -1,0 +1,192 @@
+"""Formulas × panel → values and scores.
+
+1. A batch of expressions is brought to canonical form; duplicates and values still in the cache are
+   computed once or not at all.
+2. The rest becomes a `Program` (shared subexpressions once), for as many expressions at a time as the
+   memory budget holds results for.
+3. An engine (`CpuEngine` or, on CUDA, `TorchEngine`) runs the program over the panel's bars, in
+   blocks of bars where the intermediate results of all bars together would exceed the budget. Earlier
+   bars of the base panel are read as warm-up, later ones never.
+4. Scores come from `rlgen.metrics`, the one place where an IC is computed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from rlgen import metrics
+from rlgen.calculator.engine import CpuEngine
+from rlgen.calculator.program import Program
+from rlgen.calculator.torch_engine import TorchEngine
+from rlgen.errors import ExpressionError, RlgenError
+from rlgen.expression import Expression, parse
+from rlgen.panel import Panel
+
+SMALLEST_BLOCK = 256
+"""Bars of a block at least: below it the warm-up would outweigh the block."""
+
+
+class Calculator:
+    """Evaluates expressions over a panel.
+
+    Args:
+        panel: the panel, or a split of one.
+        device: `cpu`, `cuda`, or `auto` (cuda where there is one).
+        threads: CPU threads; 0: as many as the process may use.
+        memory_budget: bytes for results in flight, intermediate results and the cache of values.
+        block_bars: evaluate in blocks of this many bars; default: as few as the budget allows. The
+            values do not depend on it.
+
+    Attributes:
+        panel: as given.
+        device: torch device of all tensors returned.
+        forward_return: (T, S) float32, missing where there is no label.
+        universe: (T, S) bool.
+    """
+
+    def __init__(
+        self,
+        panel: Panel,
+        device: Literal["auto", "cpu", "cuda"] = "auto",
+        threads: int = 0,
+        memory_budget: int = 2**31,
+        block_bars: int | None = None,
+    ) -> None:
+        self.panel = panel
+        self.device = choose_device(device)
+        self.memory_budget = memory_budget
+        self.block_bars = block_bars
+        self.threads = threads or available_threads()
+        self.forward_return = torch.tensor(panel.forward_return, device=self.device)
+        self.universe = torch.tensor(panel.universe, device=self.device)
+        self._engine: CpuEngine | TorchEngine
+        if self.device.type == "cpu":
+            self._engine = CpuEngine(panel.base, self.threads)
+        else:
+            self._engine = TorchEngine(panel.base, self.device, memory_budget // 4)
+        self._cache: OrderedDict[Expression, Tensor] = OrderedDict()
+
+    @property
+    def result_bytes(self) -> int:
+        """Bytes of one expression's values."""
+        return 4 * max(1, len(self.panel.bars)) * len(self.panel.symbols)
+
+    def evaluate(self, expression: Expression | str) -> Tensor:
+        """The values of one expression.
+
+        Returns:
+            (T, S) float32 on the calculator's device, NaN = missing; shared with the calculator's
+            cache, so not to be written to.
+
+        Raises:
+            ExpressionError: the text does not parse or names a field that the panel lacks.
+        """
+        return next(self.evaluate_batch([expression]))
+
+    def evaluate_batch(self, expressions: Sequence[Expression | str]) -> Iterator[Tensor]:
+        """The values of many expressions, in order, computed in chunks as the iterator is consumed."""
+        canonical = [self.read(expression).canonical() for expression in expressions]
+        chunk_size = max(1, self.memory_budget // 2 // self.result_bytes)
+        position = 0
+        while position < len(canonical):
+            wanted: dict[Expression, Tensor | None] = {}
+            missing = 0
+            end = position
+            while end < len(canonical) and missing < chunk_size:
+                expression = canonical[end]
+                if expression not in wanted:
+                    wanted[expression] = self._cached(expression)
+                    missing += wanted[expression] is None
+                end += 1
+            to_compute = [expression for expression, value in wanted.items() if value is None]
+            wanted.update(zip(to_compute, self._compute(to_compute), strict=True))
+            for expression in canonical[position:end]:
+                value = wanted[expression]
+                assert value is not None
+                yield value
+            position = end
+
+    def score(self, expression: Expression | str) -> metrics.Scores:
+        """All metrics of one expression on this panel; each is defined in `docs/metrics.md`."""
+        return self.score_values(self.evaluate(expression))
+
+    def score_values(self, values: Tensor) -> metrics.Scores:
+        """All metrics of a factor or signal (T, S) on this panel."""
+        return metrics.score(
+            values,
+            self.forward_return,
+            self.universe,
+            horizon=self.panel.horizon,
+            session=self.panel.session,
+        )
+
+    def read(self, expression: Expression | str) -> Expression:
+        """Parse a text; check that the panel has every field."""
+        if isinstance(expression, str):
+            return parse(expression, self.panel.fields)
+        unknown = sorted(set(expression.fields) - set(self.panel.fields))
+        if unknown:
+            known = ", ".join(self.panel.fields)
+            raise ExpressionError(f"{expression}: the panel has no field {unknown[0]}; it has {known}")
+        return expression
+
+    def clear_cache(self) -> None:
+        """Forget all values computed so far."""
+        self._cache.clear()
+
+    def close(self) -> None:
+        """End the worker threads."""
+        self._engine.close()
+
+    def _cached(self, expression: Expression) -> Tensor | None:
+        value = self._cache.get(expression)
+        if value is not None:
+            self._cache.move_to_end(expression)
+        return value
+
+    def _compute(self, expressions: list[Expression]) -> list[Tensor]:
+        if not expressions:
+            return []
+        program = Program(expressions)
+        shape = len(self.panel.bars), len(self.panel.symbols)
+        values = [torch.empty(shape, dtype=torch.float32, device=self.device) for _ in expressions]
+        block = self.block_bars or max(
+            SMALLEST_BLOCK, self.memory_budget // 4 // self._engine.bytes_per_bar(program) - program.halo
+        )
+        for low in range(0, shape[0], block):
+            high = min(low + block, shape[0])
+            results = {root: value[low:high] for root, value in zip(program.roots, values, strict=True)}
+            if isinstance(self._engine, CpuEngine):
+                arrays = {root: value.numpy() for root, value in results.items()}
+                self._engine.run(program, self.panel.start + low, self.panel.start + high, arrays)
+            else:
+                self._engine.run(program, self.panel.start + low, self.panel.start + high, results)
+        for expression, value in zip(expressions, values, strict=True):
+            self._cache[expression] = value
+        while self._cache and len(self._cache) * self.result_bytes > self.memory_budget // 4:
+            self._cache.popitem(last=False)
+        return values
+
+
+def available_threads() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def choose_device(name: str) -> torch.device:
+    """The device of that name; `auto`: cuda where there is one.
+
+    Raises:
+        RlgenError: cuda was asked for and is not there.
+    """
+    if name == "cuda" and not torch.cuda.is_available():
+        raise RlgenError("calculator.device was cuda, but torch finds no CUDA device here; use auto or cpu")
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(name)
