@@ -60,6 +60,8 @@ def find_adapter(name: str, options: Mapping[str, Any] | None = None) -> Adapter
         ) from None
     try:
         adapter = cast(Adapter, made(**options))
+    except ConfigError as error:
+        raise ConfigError(f"data.options of adapter {name!r}: {error}") from None
     except RlgenError:
         raise
     except (TypeError, ValueError, OSError) as error:

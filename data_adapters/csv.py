@@ -226,8 +226,10 @@ def read_header(data: bytes, delimiter: str, file: Path) -> list[str]:
 def line_numbers(data: bytes, header_lines: int, rows: int) -> np.ndarray | None:
     """The file's line number of each row, from 1; blank lines, which hold no row, are counted.
 
-    None where rows and lines do not correspond (line breaks inside quotes).
+    None where rows and lines do not correspond (line breaks inside quotes or of another kind).
     """
+    if data.count(b"\r") != data.count(b"\r\n"):
+        return None
     if not any(blank in data for blank in (b"\n\n", b"\n\r")) and data[:1] not in b"\r\n":
         return np.arange(header_lines + 1, header_lines + rows + 1)
     lines = filled_lines(data)[header_lines:]
@@ -244,11 +246,13 @@ def explain(error: pa.ArrowInvalid, data: bytes, delimiter: str) -> str:
     """Arrow's complaint about a line, with the line's number where it is about the number of values."""
     lines = data.decode().split("\n")
     expected: int | None = None
-    for number, row in enumerate(csv_reader(lines, delimiter=delimiter), start=1):
-        if not row:
-            continue
-        expected = len(row) if expected is None else expected
-        if len(row) != expected:
-            text = lines[number - 1].strip()[:80]
-            return f"row {number}: must have {expected} values, was {len(row)}: {text!r}"
+    rows = csv_reader(lines, delimiter=delimiter)
+    try:
+        for row in rows:
+            expected = len(row) if row and expected is None else expected
+            if row and len(row) != expected:
+                text = lines[rows.line_num - 1].strip()[:80]
+                return f"row {rows.line_num}: must have {expected} values, was {len(row)}: {text!r}"
+    except CsvError as problem:
+        return f"row {rows.line_num}: {problem}: {lines[rows.line_num - 1][:80]!r}"
     return " ".join(str(error).split())

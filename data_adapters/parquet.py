@@ -123,7 +123,7 @@ class Parquet:
             condition = self.condition(schema, names, start, end, symbols)
             inside = {here: ds.field(there) for here, there in names.items() if there not in keys}
             table = dataset.to_table(columns=inside, filter=condition)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise DataError(
                 f"{file}: not a complete {self.file_format} file (size {size(file)} bytes): {one_line(error)}"
             ) from None

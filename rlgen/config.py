@@ -47,6 +47,7 @@ class Section(BaseModel):
         extra="forbid",
         use_attribute_docstrings=True,
         allow_inf_nan=False,
+        ser_json_inf_nan="constants",
         validate_default=True,
     )
 
@@ -295,8 +296,9 @@ class PoolConfig(Section):
     """A candidate whose own absolute pooled IC is below this is refused."""
     minimum_gain: NonNegativeFloat = 1e-5
     """A candidate that raises the objective by less than this is refused."""
-    reward: Literal["gain", "level"] = "level"
-    """What an offer earns: the objective with the candidate, or its gain over the pool's."""
+    reward: Literal["gain", "level"] = "gain"
+    """What an offer earns: the objective with the candidate (`level`), or that less the objective
+    before (`gain`)."""
     min_names: PositiveInt | None = None
     """Names that a bar needs to have an IC; default min(10, max(3, ceil(S/2)))."""
     bar_stride: PositiveInt = 1
@@ -345,7 +347,7 @@ class TrainingConfig(Section):
     """Generalised advantage estimation."""
     clip_range: PositiveFloat = 0.2
     """PPO's clip range."""
-    entropy_coefficient: NonNegativeFloat = 0.01
+    entropy_coefficient: NonNegativeFloat = 0.03
     """Weight of the entropy bonus."""
     value_coefficient: NonNegativeFloat = 0.5
     """Weight of the value loss."""
@@ -361,8 +363,10 @@ class TrainingConfig(Section):
     """Checkpoints kept."""
     evaluate_every: PositiveInt = 5
     """Iterations between evaluations of the pool on the validation split."""
-    threads: NonNegativeInt = 0
-    """Threads of torch; 0: as many as the process may use."""
+    threads: NonNegativeInt = 1
+    """CPU threads of torch; 0: as many as the process may use. A network of the usual size gains little
+    from a second one, and on a machine that others use too, each waits for the slower: 0.6 s became
+    30 s an iteration."""
 
 
 class Config(Section):

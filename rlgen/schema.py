@@ -47,6 +47,7 @@ FILE = "__file__"
 ROW = "__row__"
 
 STAMP = pa.timestamp("ms")
+FIRST_STAMP, LAST_STAMP = np.array(["1700", "2250"], "datetime64[ms]").astype(np.int64).tolist()
 CODED_TEXT = pa.dictionary(pa.int32(), pa.string())
 
 MISSING_TEXT = ("", "na", "n/a", "#n/a", "nan", "-nan", "null", "none")
@@ -219,7 +220,14 @@ def to_local(table: pa.Table, source: str, timezone: str | None) -> pa.ChunkedAr
             column = pc.local_timestamp(pc.cast(column, pa.timestamp(column.type.unit, timezone)))
         except pa.ArrowInvalid as error:
             raise DataError(f"timezone must be a known zone, was {timezone!r}: {error}") from None
-    return pc.cast(column, STAMP, safe=False)
+    column = pc.cast(column, STAMP, safe=False)
+    for stamp in pc.min_max(pc.cast(column, pa.int64())).as_py().values():
+        if stamp is not None and not FIRST_STAMP <= stamp < LAST_STAMP:
+            raise DataError(
+                f"{origin(table, source)}: column `{DATETIME}` must lie in the years 1700 to 2249, was"
+                f" {np.datetime64(stamp, 'ms')}; does the unit or `datetime_format` fit?"
+            )
+    return column
 
 
 def parse_stamps(table: pa.Table, column: pa.ChunkedArray, source: str) -> pa.ChunkedArray:
@@ -333,29 +341,18 @@ def concatenate(tables: Sequence[pa.Table], source: str) -> pa.Table:
     Where a column is numbers in some and text in others, the text must spell numbers.
     """
     tables = [table for table in tables if table.num_rows] or list(tables[:1])
-    mixed = {
-        name
-        for name in {name for table in tables for name in table.column_names} - {DATETIME, SYMBOL, FILE, ROW}
-        if len({is_number(t.schema.field(name).type) for t in tables if has_values(t, name)}) > 1
-    }
-    for name in sorted(mixed):
-        tables = [
-            table.set_column(
-                table.column_names.index(name), name, pc.cast(to_number(table, name, source), pa.float64())
-            )
-            if name in table.column_names
-            else table
-            for table in tables
-        ]
+    names = dict.fromkeys(name for table in tables for name in table.column_names)
+    for name in names.keys() - {DATETIME, SYMBOL, FILE, ROW}:
+        there = [number for number, table in enumerate(tables) if name in table.column_names]
+        kinds = [tables[number].schema.field(name).type for number in there]
+        if len({is_number(kind) for kind in kinds if not pa.types.is_null(kind)}) > 1:
+            for number in there:
+                at, column = tables[number].column_names.index(name), to_number(tables[number], name, source)
+                tables[number] = tables[number].set_column(at, name, column)
     try:
         return pa.concat_tables(tables, promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise DataError(f"{source}: files do not fit together: {' '.join(str(error).split())}") from None
-
-
-def has_values(table: pa.Table, name: str) -> bool:
-    """Whether the table has a column of that name that is not of the empty type."""
-    return name in table.column_names and not pa.types.is_null(table.schema.field(name).type)
 
 
 def is_number(kind: pa.DataType) -> bool:

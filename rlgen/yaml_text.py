@@ -85,6 +85,13 @@ Writer.add_representer(
         flow_style=not any(isinstance(item, dict) for item in items),
     ),
 )
+# PyYAML folds these line ends into blanks, unless they are escaped.
+Writer.add_representer(
+    str,
+    lambda writer, text: writer.represent_scalar(
+        "tag:yaml.org,2002:str", text, style='"' if any(end in text for end in "\x85\u2028\u2029") else None
+    ),
+)
 
 
 def read_yaml(text: str) -> Any:

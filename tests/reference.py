@@ -186,8 +186,9 @@ def evaluate(
 ) -> np.ndarray:
     """Values (T, S) float64 of an expression; windows stop at session starts where they are given.
 
-    `jitter` moves every intermediate value by a random factor of that size: what changes then, such
-    as the rank of two means that tie but for rounding, the definition leaves to the last bits.
+    `jitter` moves every intermediate value by that share of itself and of its bar's scale: what
+    changes then, such as the rank of two means that tie but for rounding, or a quotient by what is
+    zero but for rounding, the definition leaves to the last bits.
     """
     n_bars, n_stocks = universe.shape
     rng = np.random.default_rng(seed)
@@ -225,7 +226,12 @@ def evaluate(
                     low = max(starts[t], t - w + 1)
                     windows = [x[low : t + 1, s] for x in inputs]
                     out[t, s] = window_value(name, windows, w)
-        return np.vectorize(finite)(out) * (1 + jitter * rng.normal(size=out.shape))
+        out = np.vectorize(finite)(out)
+        if jitter:
+            scale = np.nan_to_num(np.abs(out)).max(axis=1, keepdims=True)
+            out = out * (1 + jitter * rng.normal(size=out.shape))
+            out = out + jitter * scale * rng.normal(size=out.shape)
+        return out
 
     def window_value(name: str, windows: list[np.ndarray], w: int) -> float:
         needed = max(MINIMUM.get(name, 1), math.ceil(min_periods * w - 1e-9))

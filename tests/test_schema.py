@@ -194,6 +194,14 @@ def test_text_that_is_no_stamp(bad):
     )
 
 
+def test_stamps_in_the_wrong_unit():
+    stamps = pa.array([1704187860000] * 3, pa.timestamp("s"))
+    text = message(with_place(replaced("datetime", stamps), "x.parquet"))
+    assert text.startswith("x.parquet: column `datetime` must lie in the years 1700 to 2249, was 55973-")
+    early = pa.array(["1699-12-31", "2024-01-01", "2024-01-01"])
+    assert "was 1699-12-31T00:00:00.000" in message(replaced("datetime", early))
+
+
 def test_other_stamps_are_refused():
     assert "must hold time stamps, was int64 (first value 20240102)" in message(
         replaced("datetime", pa.array([20240102] * 3))

@@ -14,8 +14,11 @@ An offer, in steps:
 
 Rewards. `level`: the trial's objective, for every candidate that came to a trial, admitted or not.
 A candidate that came to none (duplicate, correlated, low coverage, no dispersion, evaluation failed)
-earns 0, what an empty pool is worth. `gain`: the same less the objective before the offer, so that a
-candidate without a trial never earns more than one whose trial only did some harm.
+earns 0, what an empty pool is worth. `gain`: the trial's objective less the one before the offer; a
+candidate that came to no trial earns −`REFUSED` times the objective before, a little worse than what
+a useless candidate does by taking the weakest member's place. (Were it the whole objective, refusals
+would drown the small differences between trials, and the policy would learn to write what is never
+refused: very short formulas.)
 
 Signal_t = float32 of the float64 sum Σ_k w_k z_k in member order, z_k the factor's z-scores across
 the bar's universe, missing z counted as 0; missing where no member has a value.
@@ -32,7 +35,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlgen import files
 from rlgen.alphapool import storage
 from rlgen.alphapool.gpu import GpuSignal, GpuValues
 from rlgen.alphapool.ledger import Ledger, ledger_line
@@ -49,6 +51,9 @@ from rlgen.metrics.arrays import Float64s
 
 if TYPE_CHECKING:
     from rlgen.calculator import Calculator
+
+REFUSED = 0.1
+"""Share of the objective that a candidate without a trial costs under the reward `gain`."""
 
 FAILURES = (RlgenError, ArithmeticError, MemoryError, torch.cuda.OutOfMemoryError)
 """What one candidate may fail with, without ending the search."""
@@ -100,7 +105,7 @@ class AlphaPool:
         self._memo: dict[str, Candidate] = {}
         self._answers: dict[str, Offer] = {}
         """Refusals by the present members; emptied when they change."""
-        self._members = self._seated([])
+        self._members = self._seated([], self._memo)
 
     @property
     def factors(self) -> list[Member]:
@@ -200,22 +205,7 @@ class AlphaPool:
 
     def save(self, path: str | Path) -> None:
         """Write `pool.json`, in one step."""
-        factors = [
-            {
-                "expression": str(member.expression),
-                "weight": member.weight,
-                "ic": _none_for_nan(member.ic),
-                "rank_ic": _none_for_nan(member.rank_ic),
-            }
-            for member in self.factors
-        ]
-        document = {
-            "schema": storage.SCHEMA,
-            "factors": factors,
-            "objective": self.objective,
-            "settings": self.config.model_dump(mode="json"),
-        }
-        files.write_json(path, document)
+        storage.write_pool(path, self.factors, self.objective, self.config)
 
     @classmethod
     def load(cls, path: str | Path, calculator: Calculator, **settings: Any) -> AlphaPool:
@@ -235,7 +225,7 @@ class AlphaPool:
         expressions = [parse(text, calculator.panel.fields).canonical() for text in stored.expressions]
         if len(set(expressions)) < len(expressions):
             raise CheckpointError(f"{path}: factors must differ, were {', '.join(map(str, expressions))}")
-        pool._members = pool._seated(expressions)
+        pool._members = pool._seated(expressions, pool._memo)
         pool._members.weigh(np.array(stored.weights))
         return pool
 
@@ -264,17 +254,16 @@ class AlphaPool:
         try:
             if state["settings"] != self.config.model_dump(mode="json"):
                 raise CheckpointError(f"pool settings must be the checkpoint's, {state['settings']}")
-            self._memo = {text: Candidate.from_json(fields) for text, *fields in state["memo"]}
-            members = self._seated([parse(text) for text in state["members"]])
+            memo = {text: Candidate.from_json(fields) for text, *fields in state["memo"]}
+            members = self._seated([parse(text) for text in state["members"]], memo)
             size = len(members)
             members.gram = np.array(state["gram"], dtype=np.float64).reshape(size, size)
             members.cross = np.array(state["cross"], dtype=np.float64).reshape(size)
             members.weigh(np.array(state["weights"], dtype=np.float64).reshape(size))
-            self.offers = int(state["offers"])
+            offers = int(state["offers"])
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"pool state of a checkpoint: {type(error).__name__}: {error}") from None
-        self._members = members
-        self._answers = {}
+        self._members, self._memo, self._answers, self.offers = members, memo, {}, offers
 
     def _offer(self, expression: Expression, step: int | None, values: dict[str, Tensor]) -> Offer:
         text = str(expression)
@@ -354,7 +343,7 @@ class AlphaPool:
         """The offer of a candidate that comes to no trial."""
         return Offer(
             expression=text,
-            reward=self._reward(0.0, self.objective),
+            reward=0.0 if self.config.reward == "level" else -REFUSED * self.objective,
             admitted=False,
             reason=reason,
             ic=candidate.ic,
@@ -387,8 +376,8 @@ class AlphaPool:
             # Each is evaluated alone in its turn, and the failure then finds its formula.
             return {}
 
-    def _seated(self, expressions: Sequence[Expression]) -> Members:
-        """Members of these formulas, weights 0."""
+    def _seated(self, expressions: Sequence[Expression], memo: dict[str, Candidate]) -> Members:
+        """Members of these formulas, weights 0; those that `memo` lacks are added to it."""
         config = self.config
         values_type = CpuValues if self._on_cpu else GpuValues
         values = values_type(
@@ -401,15 +390,11 @@ class AlphaPool:
         members = Members(values, self._target, config)
         factors = self.calculator.evaluate_batch(expressions)
         for expression, factor in zip(expressions, factors, strict=True):
-            if str(expression) not in self._memo:
-                self._memo[str(expression)] = self._screen.candidate(expression, factor[self._measured])[0]
+            if str(expression) not in memo:
+                memo[str(expression)] = self._screen.candidate(expression, factor[self._measured])[0]
             members.seat(expression, factor[self._measured])
         return members
 
 
 def _read(expression: Expression | str) -> Expression:
     return (parse(expression) if isinstance(expression, str) else expression).canonical()
-
-
-def _none_for_nan(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""`pool.json`: read as data, validated, never evaluated.
+"""`pool.json`: written in one step; read as data, validated, never evaluated.
 
 Schema 1: {"schema": 1, "factors": [{"expression": text, "weight": number, "ic": number or null,
 "rank_ic": number or null}, …], "objective": number, "settings": {the keys of PoolConfig}}. Only
@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rlgen import files
+from rlgen.alphapool.offer import Member
 from rlgen.config import PoolConfig, validate
 from rlgen.errors import CheckpointError, ConfigError
 
@@ -29,6 +32,21 @@ class PoolFile:
     """Their weights."""
     settings: dict[str, Any] = field(default_factory=dict)
     """The pool's settings, as far as the file states them."""
+
+
+def write_pool(path: str | Path, factors: Sequence[Member], objective: float, settings: PoolConfig) -> None:
+    """Write a pool file, in one step."""
+    members = [
+        {
+            "expression": str(member.expression),
+            "weight": member.weight,
+            "ic": member.ic if math.isfinite(member.ic) else None,
+            "rank_ic": member.rank_ic if math.isfinite(member.rank_ic) else None,
+        }
+        for member in factors
+    ]
+    document = {"schema": SCHEMA, "factors": members, "objective": objective}
+    files.write_json(path, {**document, "settings": settings.model_dump(mode="json")})
 
 
 def read_pool(path: str | Path) -> PoolFile:

@@ -78,13 +78,15 @@ class CpuValues:
         self._universe = as_mask(universe, "universe")
         # The system hands out pages when they are first written: empty slots cost no memory.
         self._zscores = np.empty((n_slots + 1, *target.shape), np.float32)
-        self._zscores[0] = fit_target(target, ic_weight, rank_ic_weight)
         self._free = list(range(n_slots, 0, -1))
+        fitted = fit_target(target, ic_weight, rank_ic_weight)
+        # + 0.0 leaves −0 to the missing cells.
+        self._zscores[0] = np.where(np.isnan(fitted), kernels.MISSING, fitted + np.float32(0.0))
 
     def place(self, factor: Array) -> int:
         """z-score a factor (T, S), measured bars only, into a free slot; returns the slot."""
         slot = self._free.pop()
-        zscore(as_numpy(factor, "factor"), self._universe, out=self._zscores[slot])
+        zscore(as_numpy(factor, "factor"), self._universe, self._zscores[slot], float(kernels.MISSING))
         return slot
 
     def release(self, slot: int) -> None:
@@ -96,40 +98,42 @@ class CpuValues:
         others = np.array([*members, slot, 0], np.int64)
         n_bars, n_stocks = self._target.shape
         product, count, weighted = (np.empty((others.size, n_bars)) for _ in range(3))
+        found = product, count, weighted
         min_names = self._target.min_names
 
         def work(start: int, stop: int) -> None:
-            kernels.pair_sums(start, stop, self._zscores, slot, others, min_names, product, count, weighted)
+            kernels.pair_sums(start, stop, self._zscores, slot, others, min_names, *found)
 
         over_blocks(work, n_bars, n_stocks)
-        return from_pair_sums(product, count, weighted, self._target)
+        return from_pair_sums(*found, self._target)
 
     def combine(self, slots: Sequence[int], weights: Float64s) -> npt.NDArray[np.float32]:
         """The signal (T, S) float32 of a weighting; NaN where no member has a value."""
-        out = np.empty(self._target.shape, np.float32)
-        order = np.array(slots, np.int64)
+        n_bars, n_stocks = self._target.shape
+        out = np.empty(n_bars * n_stocks, np.float32)
+        order, flat = np.array(slots, np.int64), self._zscores.reshape(len(self._zscores), -1)
 
         def work(start: int, stop: int) -> None:
-            kernels.combine(start, stop, self._zscores, order, weights, out)
+            kernels.combine(start, stop, n_stocks, flat, order, weights, out)
 
-        over_blocks(work, *self._target.shape)
-        return out
+        over_blocks(work, n_bars, n_stocks)
+        return out.reshape(n_bars, n_stocks)
 
 
 def from_pair_sums(product: Float64s, count: Float64s, weighted: Float64s, target: Target) -> Products:
     """`Products` from per-bar sums (K + 2, T): the members', the candidate's own, the return's."""
+    session = target.session
+    starts = np.flatnonzero(np.diff(session, prepend=-1))
 
-    def over_bars(row: Float64s) -> float:
-        # Without the NaN handling of `sum_over_bars`, which takes longer than the sum itself.
-        return float(np.cumsum(np.bincount(target.session, weights=row))[-1]) if row.size else 0.0
+    def over_bars(rows: Float64s) -> Float64s:
+        # Within each session, then over sessions in order.
+        return np.cumsum(np.add.reduceat(rows, starts, axis=1), axis=1)[:, -1]
 
-    cells = max(target.n_labelled, 1)
-    means = np.array([over_bars(row) / cells for row in product])
-    mutual = np.zeros(len(product) - 2)
-    for k in range(mutual.size):
-        common = over_bars(count[k])
-        if common > 0:
-            mutual[k] = over_bars(weighted[k]) / common
+    if session.size == 0:
+        return Products(np.zeros(len(product) - 1), 0.0, np.zeros(len(product) - 2))
+    means = over_bars(product) / max(target.n_labelled, 1)
+    common = over_bars(count[:-2])
+    mutual = np.divide(over_bars(weighted[:-2]), common, out=np.zeros_like(common), where=common > 0)
     return Products(gram=means[:-1], cross=float(means[-1]), mutual_ic=mutual)
 
 
@@ -142,18 +146,21 @@ class CpuSignal:
 
     def __init__(self, universe: Array) -> None:
         self._universe = as_mask(universe, "universe")
-        self._total = np.zeros(self._universe.shape)
-        self._seen = np.zeros(self._universe.shape, np.float32)
+        self._total = np.zeros(self._universe.size)
+        self._seen = np.zeros(self._universe.size, np.uint32)
 
     def add(self, factor: Array, weight: float) -> None:
         """Add `weight` times the z-scores of a factor (T, S)."""
-        zscores = zscore(as_numpy(factor, "factor"), self._universe)
+        zscores = zscore(as_numpy(factor, "factor"), self._universe, missing=float(kernels.MISSING))
+        flat, total, seen = zscores.reshape(-1), self._total, self._seen
 
         def work(start: int, stop: int) -> None:
-            kernels.accumulate(start, stop, zscores, weight, self._total, self._seen)
+            kernels.accumulate(flat[start:stop], weight, total[start:stop], seen[start:stop])
 
-        over_blocks(work, *zscores.shape)
+        over_blocks(work, flat.size, 1)
 
     def result(self) -> npt.NDArray[np.float32]:
         """(T, S) float32; NaN where no member has a value."""
-        return np.where(self._seen > 0, self._total, np.nan).astype(np.float32)
+        out = np.empty(self._total.size, np.float32)
+        kernels.finish(self._total, self._seen, out)
+        return out.reshape(self._universe.shape)

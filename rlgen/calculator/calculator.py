@@ -30,6 +30,8 @@ from rlgen.panel import Panel
 
 SMALLEST_BLOCK = 256
 """Bars of a block at least: below it the warm-up would outweigh the block."""
+LARGEST_BATCH = 32
+"""Expressions of a program at most: more share little more, and their intermediates need memory."""
 
 
 class Calculator:
@@ -71,6 +73,8 @@ class Calculator:
         else:
             self._engine = TorchEngine(panel.base, self.device, memory_budget // 4)
         self._cache: OrderedDict[Expression, Tensor] = OrderedDict()
+        self._target: metrics.Target | None = None
+        """The forward return prepared for scoring; made when the first score is asked for."""
 
     @property
     def result_bytes(self) -> int:
@@ -92,7 +96,7 @@ class Calculator:
     def evaluate_batch(self, expressions: Sequence[Expression | str]) -> Iterator[Tensor]:
         """The values of many expressions, in order, computed in chunks as the iterator is consumed."""
         canonical = [self.read(expression).canonical() for expression in expressions]
-        chunk_size = max(1, self.memory_budget // 2 // self.result_bytes)
+        chunk_size = min(LARGEST_BATCH, max(1, self.memory_budget // 2 // self.result_bytes))
         position = 0
         while position < len(canonical):
             wanted: dict[Expression, Tensor | None] = {}
@@ -118,13 +122,14 @@ class Calculator:
 
     def score_values(self, values: Tensor) -> metrics.Scores:
         """All metrics of a factor or signal (T, S) on this panel."""
-        return metrics.score(
-            values,
-            self.forward_return,
-            self.universe,
-            horizon=self.panel.horizon,
-            session=self.panel.session,
-        )
+        if self._target is None:
+            self._target = metrics.Target(
+                self.forward_return,
+                self.universe,
+                session=self.panel.session,
+                horizon=self.panel.horizon,
+            )
+        return self._target.score(values)
 
     def read(self, expression: Expression | str) -> Expression:
         """Parse a text; check that the panel has every field."""

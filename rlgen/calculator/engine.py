@@ -15,8 +15,10 @@ For bars [start, stop):
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -36,6 +38,24 @@ from rlgen.expression import OPERATORS, Call, Field, minimum_periods
 from rlgen.panel import Panel
 
 
+@dataclass
+class Run:
+    """One program over one range of bars."""
+
+    program: Program
+    row0: int
+    """First bar read."""
+    start: int
+    """First bar wanted."""
+    stop: int
+    spans: Mapping[int, Span]
+    """Per rolling node its window laid over the rows."""
+    results: Mapping[int, np.ndarray]
+    """Per root node its values, float32 (stop − start, S)."""
+    whole: dict[int, np.ndarray]
+    """Per written-out node its values, float64 (stop − row0, padded S)."""
+
+
 class CpuEngine:
     """Evaluates programs over one base panel.
 
@@ -47,8 +67,11 @@ class CpuEngine:
     def __init__(self, panel: Panel, threads: int) -> None:
         self.panel = panel
         self.threads = threads
+        self.padded = -(-len(panel.symbols) // LANES) * LANES
         self._workers = ThreadPoolExecutor(threads, thread_name_prefix="calculator")
         self._local = threading.local()
+        self._spare: list[np.ndarray] = []
+        """Arrays of finished stages, taken again: fresh memory costs more than what is written to it."""
 
     def close(self) -> None:
         """End the worker threads."""
@@ -56,12 +79,8 @@ class CpuEngine:
 
     def bytes_per_bar(self, program: Program) -> int:
         """Bytes that a bar of the range costs beyond the results: whole-panel intermediates, buffers."""
-        padded = -(-len(self.panel.symbols) // LANES) * LANES
-        whole = sum(
-            sum(step.store for step in stage.steps) + len(stage.cross_section) for stage in program.stages
-        )
         buffers = max(stage.n_slots for stage in program.stages) + 2
-        return 8 * (whole * padded + self.threads * buffers * LANES)
+        return 8 * (program.peak_whole * self.padded + self.threads * buffers * LANES)
 
     def run(self, program: Program, start: int, stop: int, results: Mapping[int, np.ndarray]) -> None:
         """Evaluate bars [start, stop) of the base panel.
@@ -70,11 +89,13 @@ class CpuEngine:
             results: per root node, a float32 array (stop − start, S) to be filled.
         """
         starts, row0 = segments(self.panel, start, program.halo, stop)
-        spans = self._spans(program, starts)
-        whole: dict[int, np.ndarray] = {}
-        for stage in program.stages:
-            self._run_tiles(program, stage, row0, start, stop, spans, whole, results)
-            self._run_cross_section(program, stage, row0, start, stop, whole, results)
+        run = Run(program, row0, start, stop, self._spans(program, starts), results, {})
+        for k, stage in enumerate(program.stages):
+            self._run_tiles(run, stage)
+            self._run_cross_section(run, stage, k)
+            for number in [n for n in run.whole if program.last_stages[n] <= k]:
+                self._spare.append(run.whole.pop(number))
+        del self._spare[program.peak_whole :]
 
     def _spans(self, program: Program, starts: np.ndarray) -> dict[int, Span]:
         """Per rolling node its window laid over the rows; equal windows share the work."""
@@ -90,30 +111,12 @@ class CpuEngine:
                 spans[number] = known[window, minimum]
         return spans
 
-    def _run_tiles(
-        self,
-        program: Program,
-        stage: Stage,
-        row0: int,
-        start: int,
-        stop: int,
-        spans: Mapping[int, Span],
-        whole: dict[int, np.ndarray],
-        results: Mapping[int, np.ndarray],
-    ) -> None:
-        n_stocks = len(self.panel.symbols)
-        rows = stop - row0
+    def _run_tiles(self, run: Run, stage: Stage) -> None:
+        rows = run.stop - run.row0
         for step in stage.steps:
             if step.store:
-                whole[step.node] = np.empty((rows, -(-n_stocks // LANES) * LANES))
-        largest = max((span.window for span in spans.values()), default=1)
-
-        def load(step: Step, column: int, tile: np.ndarray) -> None:
-            expression = program.nodes[step.node].expression
-            if isinstance(expression, Field):
-                read_tile(self.panel.fields[expression.name], row0, column, tile)
-            else:
-                read_tile(whole[step.node], 0, column, tile)
+                run.whole[step.node] = self._whole_array(rows)
+        largest = max((span.window for span in run.spans.values()), default=1)
 
         def run_tile(column: int) -> None:
             buffers = self._buffer("tiles", stage.n_slots * rows * LANES).reshape(-1, rows, LANES)
@@ -121,52 +124,61 @@ class CpuEngine:
             for step in stage.steps:
                 tile = buffers[step.slot]
                 if step.load:
-                    load(step, column, tile)
+                    self._load(run, step, column, tile)
                 else:
-                    call = program.nodes[step.node].expression
-                    assert isinstance(call, Call)
-                    inputs: list[Any] = [buffers[i] if isinstance(i, int) else i for i in step.inputs]
-                    if step.node in spans:
-                        ROLLING[call.operator](inputs, tile, spans[step.node], scratch)
-                    else:
-                        # The ufuncs' floating point flags are no news: undefined results are missing.
-                        with np.errstate(all="ignore"):
-                            ELEMENTWISE[call.operator](*inputs, tile)
+                    self._compute(run, step, buffers, scratch)
                 if step.store:
-                    write_tile(tile, column, whole[step.node])
-                if step.node in results:
-                    write_rounded(tile, start - row0, column, results[step.node])
+                    write_tile(tile, column, run.whole[step.node])
+                if step.node in run.results:
+                    write_rounded(tile, run.start - run.row0, column, run.results[step.node])
 
-        self._for_each(run_tile, range(0, n_stocks, LANES))
+        self._for_each(run_tile, range(0, len(self.panel.symbols), LANES))
 
-    def _run_cross_section(
-        self,
-        program: Program,
-        stage: Stage,
-        row0: int,
-        start: int,
-        stop: int,
-        whole: dict[int, np.ndarray],
-        results: Mapping[int, np.ndarray],
-    ) -> None:
-        rows = stop - row0
-        universe = self.panel.universe[row0:stop]
+    def _load(self, run: Run, step: Step, column: int, tile: np.ndarray) -> None:
+        expression = run.program.nodes[step.node].expression
+        if isinstance(expression, Field):
+            read_tile(self.panel.fields[expression.name], run.row0, column, tile)
+        else:
+            read_tile(run.whole[step.node], 0, column, tile)
+
+    @staticmethod
+    def _compute(run: Run, step: Step, buffers: np.ndarray, scratch: np.ndarray) -> None:
+        call = run.program.nodes[step.node].expression
+        assert isinstance(call, Call)
+        inputs: list[Any] = [buffers[i] if isinstance(i, int) else i for i in step.inputs]
+        if step.node in run.spans:
+            ROLLING[call.operator](inputs, buffers[step.slot], run.spans[step.node], scratch)
+        else:
+            # The ufuncs' floating point flags are no news: undefined results are missing.
+            with np.errstate(all="ignore"):
+                ELEMENTWISE[call.operator](*inputs, buffers[step.slot])
+
+    def _run_cross_section(self, run: Run, stage: Stage, k: int) -> None:
+        rows = run.stop - run.row0
+        universe = self.panel.universe[run.row0 : run.stop]
         share = -(-rows // (4 * self.threads))
+        readers = Counter(run.program.nodes[number].inputs[0] for number in stage.cross_section)
         for number in stage.cross_section:
-            node = program.nodes[number]
+            node = run.program.nodes[number]
+            operand = node.inputs[0]
             assert isinstance(node.expression, Call)
             operator = CROSS_SECTION[node.expression.operator]
-            source = whole[node.inputs[0]]
-            target = whole[number] = np.empty_like(source)
+            readers[operand] -= 1
+            source = run.whole[operand]
+            if readers[operand] == 0 and run.program.last_stages[operand] <= k:
+                target = run.whole.pop(operand)  # nobody reads it again: in place
+            else:
+                target = self._whole_array(rows)
+            run.whole[number] = target
 
             def run_bars(
                 low: int, operator: Any = operator, source: Any = source, target: Any = target
             ) -> None:
-                operator(source, universe, target, low=low, high=min(low + share, rows))
+                operator(source, universe, target, low, min(low + share, rows))
 
             self._for_each(run_bars, range(0, rows, share))
-            if number in results:
-                round_to_float32(target, start - row0, results[number])
+            if number in run.results:
+                round_to_float32(target, run.start - run.row0, run.results[number])
 
     def _for_each(self, task: Callable[[int], None], items: Iterable[int]) -> None:
         """Run the task on every item, on all threads; the first error is raised."""
@@ -176,6 +188,15 @@ class CpuEngine:
         else:
             for _ in self._workers.map(task, items):
                 pass
+
+    def _whole_array(self, rows: int) -> np.ndarray:
+        """An array (rows, padded S), from the spare ones where one is large enough."""
+        size = rows * self.padded
+        while self._spare:
+            spare = self._spare.pop().reshape(-1)
+            if spare.size >= size:
+                return spare[:size].reshape(rows, self.padded)
+        return np.empty((rows, self.padded))
 
     def _buffer(self, name: str, size: int) -> np.ndarray:
         """This thread's buffer of that name, grown if it is too small."""

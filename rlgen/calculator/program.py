@@ -74,6 +74,8 @@ class Program:
         roots: per expression of the batch, its node.
         halos: per node, bars before the first wanted one that are needed of it.
         stages: what runs, in order.
+        last_stages: per node, the last stage that reads its written-out values; -1 if none does.
+        peak_whole: written-out values alive at once, at most.
     """
 
     def __init__(self, expressions: Sequence[Expression]) -> None:
@@ -85,6 +87,11 @@ class Program:
                 raise ExpressionError(f"{expression}: a factor needs at least one field")
         self.halos = self._find_halos()
         self.stages = self._plan_stages()
+        self.last_stages = [-1] * len(self.nodes)
+        for node in self.nodes:
+            for i in node.inputs:
+                self.last_stages[i] = max(self.last_stages[i], node.stage)
+        self.peak_whole = self._find_peak()
 
     @property
     def halo(self) -> int:
@@ -113,6 +120,15 @@ class Program:
             for i in node.inputs:
                 halos[i] = max(halos[i], halos[number] + node.lookback)
         return halos
+
+    def _find_peak(self) -> int:
+        alive: set[int] = set()
+        peak = 0
+        for k, stage in enumerate(self.stages):
+            alive |= {step.node for step in stage.steps if step.store} | set(stage.cross_section)
+            peak = max(peak, len(alive))
+            alive = {n for n in alive if self.last_stages[n] > k}
+        return peak
 
     def _plan_stages(self) -> list[Stage]:
         last = max(node.stage for node in self.nodes)

@@ -119,7 +119,10 @@ class CpuEngine:
 
 
 def zscore(
-    factor: Array, universe: Array | None = None, out: npt.NDArray[np.float32] | None = None
+    factor: Array,
+    universe: Array | None = None,
+    out: npt.NDArray[np.float32] | None = None,
+    missing: float = np.nan,
 ) -> npt.NDArray[np.float32]:
     """z-scores across each bar's universe, on the CPU.
 
@@ -127,18 +130,20 @@ def zscore(
         factor: (T, S).
         universe: (T, S) bool; None: every cell.
         out: (T, S) to write into; None: a new array.
+        missing: what stands where the factor is missing or outside the universe.
 
     Returns:
-        (T, S) float32, population spread; NaN where the factor is missing or outside the universe;
-        0 in a bar without spread.
+        (T, S) float32, population spread; 0 in a bar without spread.
     """
     values = as_numpy(factor, "factor")
     mask = np.ones(values.shape, np.bool_) if universe is None else as_mask(universe, "universe")
     same_shape(values.shape, "factor", mask.shape, "universe")
     result = np.empty(values.shape, np.float32) if out is None else out
 
+    fill = np.float32(missing)
+
     def work(start: int, stop: int) -> None:
-        kernels.zscore_rows(start, stop, values, mask, result)
+        kernels.zscore_rows(start, stop, values, mask, fill, result)
 
     over_blocks(work, *values.shape)
     return result

@@ -11,6 +11,8 @@
    correlate ranks. Twice a rank is a whole number, so these sums are exact in any order.
 4. `zscore_rows`, `stock_correlations`: z-scores across a bar, correlations along a stock.
 
+Helpers get whole arrays and a bar's number, not a view of the bar: a view counts references to its
+array atomically, and two threads that count on one array wait for each other.
 Missing is NaN or infinite. Zero spread (max == min) is tested as: no cell differs from the first.
 One bar is one thread's work, in a fixed order; nothing is summed across bars here.
 """
@@ -41,12 +43,12 @@ def _kernel(**options: Any) -> Any:
 
 
 @_kernel(fastmath=_REORDER)
-def _deviations(x, y, x0, y0, dx, dy, present):  # type: ignore[no-untyped-def]
-    """Deviations from (x0, y0), 0 where missing; their sums and the sums of their sizes."""
+def _deviations(x, y, t, x0, y0, dx, dy, present):  # type: ignore[no-untyped-def]
+    """Bar t's deviations from (x0, y0), 0 where missing; their sums and the sums of their sizes."""
     n = sum_x = sum_y = size_x = size_y = 0.0
-    for s in range(x.shape[0]):
-        a = np.float64(x[s])
-        b = np.float64(y[s])
+    for s in range(x.shape[1]):
+        a = np.float64(x[t, s])
+        b = np.float64(y[t, s])
         ok = (abs(a) < np.inf) & (b == b)
         p = a - x0 if ok else 0.0
         q = b - y0 if ok else 0.0
@@ -101,7 +103,7 @@ def bar_moments(start, stop, factor, target, min_names, count, ic, moments):  # 
                 x0 = a
                 y0 = b
                 break
-        n, sum_x, sum_y, size_x, size_y = _deviations(factor[t], target[t], x0, y0, dx, dy, present)
+        n, sum_x, sum_y, size_x, size_y = _deviations(factor, target, t, x0, y0, dx, dy, present)
         count[t] = n
         ic[t] = np.nan
         if n < min_names or size_x == 0.0 or size_y == 0.0:
@@ -174,25 +176,25 @@ def target_ranks(start, stop, keys, count, order, rank, tied):  # type: ignore[n
 
 
 @_kernel()
-def _ranks_within(order, rank, n_target, tied, present, within):  # type: ignore[no-untyped-def]
-    """Twice the average ranks of the target among the present cells of a bar only."""
+def _ranks_within(order, rank, t, n_target, tied, present, within):  # type: ignore[no-untyped-def]
+    """Twice the average ranks of bar t's target among its present cells only."""
     placed = 0
     if not tied:
         for i in range(n_target):
-            s = order[i]
+            s = order[t, i]
             placed += present[s]
             within[s] = 2 * placed
         return
     first = 0
     while first < n_target:
-        value = rank[order[first]]
+        value = rank[t, order[t, first]]
         last = first
         group = 0
-        while last < n_target and rank[order[last]] == value:
-            group += present[order[last]]
+        while last < n_target and rank[t, order[t, last]] == value:
+            group += present[order[t, last]]
             last += 1
         for i in range(first, last):
-            within[order[i]] = 2 * placed + group + 1
+            within[order[t, i]] = 2 * placed + group + 1
         placed += group
         first = last
 
@@ -219,13 +221,14 @@ def rank_correlation(start, stop, keys, count, ic, n_target, order, rank, tied, 
             continue
         row = keys[t - start]
         n = count[t]
-        y = rank[t]
         if n < n_target[t]:  # the factor lacks some of the target's cells: its ranks close up
             present[:] = 0
             for i in range(n):
                 present[row[i] & _INDEX_MASK] = 1
-            _ranks_within(order[t], rank[t], n_target[t], tied[t], present, within)
-            y = within
+            _ranks_within(order, rank, t, n_target[t], tied[t], present, within)
+        else:
+            for s in range(n_stocks):
+                within[s] = rank[t, s]
         mean = n + 1.0  # of twice the ranks
         xx = yy = xy = 0.0
         first = 0
@@ -234,7 +237,7 @@ def rank_correlation(start, stop, keys, count, ic, n_target, order, rank, tied, 
             key = row[first] >> _INDEX_BITS
             group = 0.0
             while last < n and row[last] >> _INDEX_BITS == key:
-                dy = y[row[last] & _INDEX_MASK] - mean
+                dy = within[row[last] & _INDEX_MASK] - mean
                 group += dy
                 yy += dy * dy
                 last += 1
@@ -246,12 +249,12 @@ def rank_correlation(start, stop, keys, count, ic, n_target, order, rank, tied, 
 
 
 @_kernel(fastmath=_REORDER)
-def _universe_deviations(x, universe, x0, dx, present):  # type: ignore[no-untyped-def]
-    """Deviations from x0, 0 where missing or outside the universe; their sum and their size."""
+def _universe_deviations(x, universe, t, x0, dx, present):  # type: ignore[no-untyped-def]
+    """Bar t's deviations from x0, 0 where missing or outside the universe; their sum and their size."""
     n = total = size = 0.0
-    for s in range(x.shape[0]):
-        a = np.float64(x[s])
-        ok = (abs(a) < np.inf) & universe[s]
+    for s in range(x.shape[1]):
+        a = np.float64(x[t, s])
+        ok = (abs(a) < np.inf) & universe[t, s]
         p = a - x0 if ok else 0.0
         w = 1.0 if ok else 0.0
         dx[s] = p
@@ -273,14 +276,15 @@ def _sum_of_squares(dx, present, mean, unit):  # type: ignore[no-untyped-def]
 
 
 @_kernel()
-def zscore_rows(start, stop, factor, universe, out):  # type: ignore[no-untyped-def]
+def zscore_rows(start, stop, factor, universe, missing, out):  # type: ignore[no-untyped-def]
     """z-scores across each bar's universe: population spread, 0 for a bar without spread.
 
     Args:
         start, stop: bars to do.
         factor: (T, S) float32 or float64.
         universe: (T, S) bool.
-        out: (T, S) float32, written; NaN where the factor is missing or outside the universe.
+        missing: float32, what to write where the factor is missing or outside the universe.
+        out: (T, S) float32, written; a z-score of zero is +0.
     """
     n_stocks = factor.shape[1]
     dx = np.empty(n_stocks)
@@ -292,7 +296,7 @@ def zscore_rows(start, stop, factor, universe, out):  # type: ignore[no-untyped-
             if (abs(a) < np.inf) & universe[t, s]:
                 x0 = a
                 break
-        n, total, size = _universe_deviations(factor[t], universe[t], x0, dx, present)
+        n, total, size = _universe_deviations(factor, universe, t, x0, dx, present)
         mean = unit = scale = 0.0
         if size > 0.0:
             mean = total / n
@@ -300,7 +304,8 @@ def zscore_rows(start, stop, factor, universe, out):  # type: ignore[no-untyped-
             scale = 1.0 / np.sqrt(_sum_of_squares(dx, present, mean, unit) / n)
         for s in range(n_stocks):
             # unit before scale: their product alone could overflow for a spread near 1e-308.
-            out[t, s] = (dx[s] - mean) * unit * scale if present[s] > 0.0 else np.nan
+            value = (dx[s] - mean) * unit * scale + 0.0
+            out[t, s] = value if present[s] > 0.0 else missing
 
 
 @_kernel()

@@ -22,6 +22,7 @@ from rlgen.panel.universe import build_universe
 
 Array = npt.NDArray[Any]
 Windows = Literal["continuous", "session"]
+BarLabel = Literal["left", "right"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +55,7 @@ class Settings:
     windows: Windows = "continuous"
     min_periods: float = 0.5
     splits: SplitsConfig | None = None
+    bar_label: BarLabel = "right"
 
 
 def derive(arrays: Arrays, settings: Settings) -> tuple[Array, Array]:

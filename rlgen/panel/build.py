@@ -12,7 +12,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from rlgen.config import SessionConfig, SplitsConfig, UniverseConfig
 from rlgen.errors import ConfigError, DataError
-from rlgen.panel.arrays import Array, Arrays, Settings, Windows
+from rlgen.panel.arrays import Array, Arrays, BarLabel, Settings, Windows
 from rlgen.panel.forward_return import ForwardReturn, compute_forward_return
 from rlgen.panel.grid import Grid, numbers, one_chunk, to_field
 from rlgen.panel.panel import Panel
@@ -51,7 +51,7 @@ def panel_from_frame(
     min_periods: float,
     session: SessionConfig | Mapping[str, Any] | str,
     hours: Sequence[Sequence[str]] | None,
-    bar_label: Literal["left", "right"],
+    bar_label: BarLabel,
     timezone: str | None,
     universe: UniverseConfig | Mapping[str, Any] | str | None,
     splits: SplitsConfig | Mapping[str, Any] | None,
@@ -144,8 +144,7 @@ def build_panel(
     if target is not None and target.group_column is not None:
         groups[target.group_column] = grid.dense(group_codes(table, target.group_column), -1, np.int32)
     arrays = Arrays(grid.calendar, grid.symbols, columns, raw, chosen, members, groups)
-    settings = Settings(names, target, plan.universe, plan.windows, plan.min_periods, plan.splits)
-    return finish(arrays, settings, source, reading, unused, tally)
+    return finish(arrays, plan.settings(names), source, reading, unused, tally)
 
 
 def panel_from_arrays(

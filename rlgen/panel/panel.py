@@ -21,14 +21,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from rlgen.config import Config, SessionConfig, SplitsConfig, UniverseConfig
 from rlgen.errors import ConfigError, DataError
-from rlgen.panel.arrays import Array, Arrays, Settings, Windows, derive, digest, frozen
+from rlgen.panel.arrays import Array, Arrays, BarLabel, Settings, Windows, derive, digest, frozen
 from rlgen.panel.forward_return import ForwardReturn, cut_labels, has_label, refresh_labels
 from rlgen.panel.report import LoadReport
 
@@ -48,6 +48,7 @@ class Panel:
         forward_return: (T, S) float32, NaN missing; cut at a view's end.
         groups: (T, S) int32 group codes by column, -1 missing, or None.
         target: the `ForwardReturn`, or None.
+        bar_label: the side of the bar that its time stamp marks, `left` or `right`.
         windows: `continuous` or `session`.
         min_periods: share of a window's bars that must be present.
         base: the panel that this is a view of, itself if it is none.
@@ -95,6 +96,7 @@ class Panel:
             else None
         )
         self.target = settings.target
+        self.bar_label: BarLabel = settings.bar_label
         self.windows: Windows = settings.windows
         self.min_periods = settings.min_periods
 
@@ -117,7 +119,7 @@ class Panel:
         min_periods: float = 0.5,
         session: SessionConfig | Mapping[str, Any] | str = "date",
         hours: Sequence[Sequence[str]] | None = None,
-        bar_label: Literal["left", "right"] = "right",
+        bar_label: BarLabel = "right",
         timezone: str | None = None,
         universe: UniverseConfig | Mapping[str, Any] | str | None = None,
         splits: SplitsConfig | Mapping[str, Any] | None = None,
@@ -283,13 +285,23 @@ class Panel:
             raise ConfigError(
                 f"splits: there is no split {name!r}; there are {', '.join(self.split_names) or 'none'}"
             )
-        return self._between(*splits.ranges()[name], splits.embargo, f"splits.{name}")
+        first, last = splits.ranges()[name]
+        view = self.between(first, last, splits.embargo, f"splits.{name}")
+        if self.target is not None and not has_label(
+            self.base.forward_return[view.start :][: view.label_limit]
+        ):
+            raise ConfigError(
+                f"splits.{name}: {view.shape[0]} bars from {first} to {last} leave no forward return: a "
+                f"label needs lag + horizon = {self.target.reach} later bars of the same split, and the "
+                f"embargo takes {splits.embargo} more"
+            )
+        return view
 
-    def between(self, first: dt.date, last: dt.date, embargo: int = 0) -> Panel:
-        """The view of the sessions dated first to last, both inclusive; see `split`."""
-        return self._between(first, last, embargo, "dates")
+    def between(self, first: dt.date, last: dt.date, embargo: int = 0, where: str = "dates") -> Panel:
+        """The view of the base's sessions dated first to last, both inclusive, labels cut as in `split`.
 
-    def _between(self, first: dt.date, last: dt.date, embargo: int, where: str) -> Panel:
+        It may have no label at all. Raises ConfigError, naming `where`, if it has no bars.
+        """
         dates = self.session_dates
         begin = int(np.searchsorted(dates, np.datetime64(first, "D"), side="left"))
         end = int(np.searchsorted(dates, np.datetime64(last, "D"), side="right"))
@@ -298,16 +310,7 @@ class Panel:
                 f"{where}: no bars from {first} to {last}; the data has {dates[0]} to {dates[-1]}"
             )
         start, stop = int(self.session_starts[begin]), int(self.session_starts[end])
-        view = self.base._view(start, stop, embargo)
-        if self.target is not None and not has_label(
-            self.base.forward_return[start : start + view.label_limit]
-        ):
-            raise ConfigError(
-                f"{where}: {stop - start} bars from {first} to {last} leave no forward return: a label needs "
-                f"lag + horizon = {self.target.reach} later bars of the same range, and the embargo takes "
-                f"{embargo} more"
-            )
-        return view
+        return self.base._view(start, stop, embargo)
 
     def _view(self, start: int, stop: int, embargo: int = 0) -> Panel:
         """The view of the base's bars [start, stop)."""

@@ -13,13 +13,13 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import pyarrow as pa
 
 from rlgen.config import Config, SessionConfig, SplitsConfig, UniverseConfig, validate
 from rlgen.errors import ConfigError, DataError
-from rlgen.panel.arrays import Windows
+from rlgen.panel.arrays import BarLabel, Settings, Windows
 from rlgen.panel.forward_return import ForwardReturn
 
 AHEAD = re.compile(r"(forward|fwd|future|next)_?(ret|return)", re.IGNORECASE)
@@ -35,7 +35,7 @@ class Plan:
     universe: UniverseConfig = field(default_factory=UniverseConfig)
     splits: SplitsConfig | None = None
     fields: tuple[str, ...] | None = None
-    bar_label: Literal["left", "right"] = "right"
+    bar_label: BarLabel = "right"
     windows: Windows = "continuous"
     min_periods: float = 0.5
 
@@ -69,6 +69,18 @@ class Plan:
             data.bar_label,
             data.windows,
             data.min_periods,
+        )
+
+    def settings(self, field_names: tuple[str, ...]) -> Settings:
+        """The rules that a panel with these fields keeps."""
+        return Settings(
+            field_names,
+            self.target,
+            self.universe,
+            self.windows,
+            self.min_periods,
+            self.splits,
+            self.bar_label,
         )
 
     def no_field(self, name: str) -> str | None:

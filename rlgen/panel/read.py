@@ -146,7 +146,7 @@ def read_bars(data: DataConfig) -> tuple[pa.Table, ReadReport]:
             prices={*PRICES, *([data.forward_return.price] if data.forward_return.price else [])},
         )
         description = adapter.describe()
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise DataError(f"{source}: {type(error).__name__}: {' '.join(str(error).split())}") from error
     limits = pc.min_max(table[DATETIME]).as_py()
     symbols = table[SYMBOL].chunk(0).dictionary.to_pylist()

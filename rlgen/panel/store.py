@@ -34,7 +34,7 @@ import numpy.typing as npt
 from rlgen.config import DataConfig
 from rlgen.errors import DataError
 from rlgen.files import write_json
-from rlgen.panel.arrays import Arrays, Settings
+from rlgen.panel.arrays import Arrays
 from rlgen.panel.panel import Panel
 from rlgen.panel.plan import Plan
 from rlgen.panel.report import LoadReport
@@ -107,7 +107,7 @@ def open_store(store: Path, key: str, plan: Plan) -> Panel | None:
             {name: found[f"group {name}"] for name in manifest["groups"]},
         )
         labels = found["forward_return" if "forward_return" in found else "raw_return"]
-        settings = settings_of(plan, tuple(manifest["fields"]))
+        settings = plan.settings(tuple(manifest["fields"]))
         report = LoadReport.from_json(manifest["report"])
         return Panel(
             arrays, settings, report, derived=(found["universe"], labels), fingerprint=manifest["fingerprint"]
@@ -115,11 +115,6 @@ def open_store(store: Path, key: str, plan: Plan) -> Panel | None:
     except (OSError, ValueError, KeyError, TypeError) as error:
         log.warning("%s: damaged (%s), built again", store, error)
         return None
-
-
-def settings_of(plan: Plan, field_names: tuple[str, ...]) -> Settings:
-    """A panel's rules out of a plan."""
-    return Settings(field_names, plan.target, plan.universe, plan.windows, plan.min_periods, plan.splits)
 
 
 def map_array(store: Path, entry: dict[str, Any]) -> Array:

@@ -78,7 +78,8 @@ def write_checkpoint(
     temporary = folder / f".{final.name}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(temporary, ignore_errors=True)
+        for left in folder.glob(f".{PREFIX}*"):  # By a process that was killed as it wrote.
+            shutil.rmtree(left, ignore_errors=True)
         temporary.mkdir()
         save_policy(temporary / "policy.zip")
         save_tree({"schema": SCHEMA, "step": step, **state}, temporary / "state")

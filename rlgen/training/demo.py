@@ -92,7 +92,7 @@ def make_synthetic(config: Config, market: SyntheticConfig) -> pa.Table:
         panel.bars,
         panel.symbols.tolist(),
         signal,
-        information_coefficient=market.information_coefficient,
+        information_coefficient=market.information_coefficient if market.plants else 0.0,
         horizon=data.forward_return.horizon,
         lag=data.forward_return.lag,
     )

@@ -66,11 +66,15 @@ def train(
         print(estimate(config), flush=True)
         return None
     started = time.monotonic()
-    with StopRequest() as stop, Workshop(config) as workshop:
+    stop = StopRequest()
+    with Workshop(config) as workshop:
         print(workshop.panel.report, flush=True)
+        if (stride := config.pool.bar_stride) > 1:
+            print(f"ICs in training: every {stride}th bar; final ones: every bar", flush=True)
         run = Run(workshop, folder, resume)
         try:
-            run.loop(stop)
+            with stop:
+                run.loop(stop)
         finally:
             run.close()
         result = summarise(workshop, folder, run.model.num_timesteps, run.seconds, stop.name)

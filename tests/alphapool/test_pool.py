@@ -123,7 +123,12 @@ def test_refusals_and_what_they_earn(text, reason, mode):
             assert 0.0 < offer.objective < objective + 0.02
         else:
             assert offer.objective == 0.0
-        assert offer.reward == offer.objective - (objective if mode == "gain" else 0.0)
+        if mode == "level":
+            assert offer.reward == offer.objective
+        elif reason == Reason.BELOW_THRESHOLD:
+            assert offer.reward == offer.objective - objective
+        else:
+            assert offer.reward == -0.1 * objective
         assert (offer.message is not None) == (reason == Reason.EVALUATION_FAILED)
     assert pool.objective == objective
     np.testing.assert_array_equal(pool.weights, weights)
@@ -131,8 +136,8 @@ def test_refusals_and_what_they_earn(text, reason, mode):
 
 
 def test_gain_is_level_less_the_objective_before():
-    level, gain = AlphaPool(fake(), 3), AlphaPool(fake(), 3, reward="gain")
-    for k in (3, 1, 2, 7, 0, 5, 3):
+    level, gain = AlphaPool(fake(), 3, reward="level"), AlphaPool(fake(), 3, reward="gain")
+    for k in (3, 1, 2, 7, 0, 5):
         before = gain.objective
         first, second = level.offer(f"$f{k}"), gain.offer(f"$f{k}")
         assert first.reason == second.reason
@@ -159,8 +164,8 @@ def test_a_full_pool_lets_the_weakest_go():
     # Valued with the candidate in, in the weaker member's place.
     alone = AlphaPool(fake(), 2)
     alone.offer_batch(["$f0", "$f7"])
-    assert weak.reward == pytest.approx(alone.objective, abs=1e-9)
-    assert weak.reward < objective == pool.objective
+    assert weak.objective == pytest.approx(alone.objective, abs=1e-9)
+    assert weak.objective < objective == pool.objective
     again = pool.offer("$f6")
     assert not again.admitted and pool.evaluations == 4
 
@@ -379,12 +384,10 @@ def test_a_resumed_pool_gives_the_same_answers(at, tmp_path):
         found = first.offer_batch(texts[:at])
         state = json.loads(json.dumps(first.state(), allow_nan=False))
         first.offer_batch(texts[at:])  # what a killed run wrote after its last checkpoint
-    with Ledger(tmp_path / "cut.jsonl", position=state["ledger_position"]) as ledger:
-        second = AlphaPool(troubled(), 3, ledger=ledger)
-        second.offer("$f3")  # left behind by set_state
-        ledger._file.truncate(state["ledger_position"])
-        ledger._position = state["ledger_position"]
-        second.set_state(state)
+    second = AlphaPool(troubled(), 3)
+    second.offer("$f3")  # left behind by set_state
+    second.set_state(state)
+    with Ledger(tmp_path / "cut.jsonl", position=state["ledger_position"]) as second.ledger:
         found += second.offer_batch(texts[at:])
     assert [repr(x) for x in found] == [repr(x) for x in expected]
     assert (tmp_path / "cut.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
@@ -405,6 +408,8 @@ def test_a_state_of_other_settings_or_broken_is_refused():
                 pool.set_state(broken)
     with pytest.raises(CheckpointError, match="pool state"):
         pool.set_state({**state, "gram": [[1.0, 2.0], [3.0, 4.0]]})
+    with pytest.raises(ExpressionError):
+        pool.set_state({**state, "members": ["$f0 +"], "memo": []})
     assert pool.state() == state
 
 

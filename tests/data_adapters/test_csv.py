@@ -166,6 +166,12 @@ def test_lines_with_too_few_or_too_many_values(write, row):
     assert text == f": row 4: must have 7 values, was {values}: {row.strip()!r}"
 
 
+def test_a_stray_carriage_return(write):
+    text = message(write(HEADER + line() + line().replace("9.9", "9\r9")))
+    assert text.startswith(": row 3: new-line character seen in unquoted field")
+    assert "row" not in message(write((HEADER + line() + line(close="x")).replace("\n", "\r")))
+
+
 def test_bad_stamps(write):
     path = write(HEADER + line() + line().replace("2024-01-02 09:31", "2024-01-32 09:31"))
     assert message(path).startswith(

@@ -114,6 +114,8 @@ def test_what_may_be_wrong_with_options(module):
     with pytest.raises(DataError, match="the licence has run out"):
         find_adapter("my_desk:Strict")
     assert "options are path, columns, symbol_pattern" in message("parquet", {"file": "x"})
+    text = message("csv", {"path": "x", "delimiter": "::"})
+    assert text == "data.options of adapter 'csv': delimiter must be one character, was '::'"
 
 
 @pytest.mark.parametrize("name", BUILT_IN)

@@ -46,7 +46,7 @@ def assert_scores(scores, expected, tolerance=1e-10):
         assert scores.as_dict()[name] == pytest.approx(value, abs=tolerance * scale, nan_ok=True), name
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
     n_bars=st.integers(1, 45),

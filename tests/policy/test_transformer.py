@@ -95,11 +95,10 @@ def test_decoding_with_rows_at_different_positions_that_start_over(transformer: 
 
 def test_prefill_stands_for_the_steps_it_replaces(transformer: CausalTransformer) -> None:
     ids = tokens(4)
-    lengths = torch.tensor([1, 3, 6, 8])
-    padded = torch.where(torch.arange(8) < lengths[:, None], ids[:, :8], PAD)
+    lengths = torch.tensor([3, 0, 8, 6])
     decoder = Decoder(transformer, 4)
     decoder.cache.fill_(100.0)
-    decoder.prefill(padded)
+    decoder.prefill(ids.numpy(), lengths.numpy())
     rows = torch.arange(4)
     hidden = decoder.step(ids[rows, lengths], lengths)
     for i in range(4):

@@ -76,7 +76,7 @@ def test_metrics_have_a_line_per_iteration_and_keys_by_section(
 
 
 def test_the_logged_ics_are_those_of_the_pools_signal(finished: tuple[Path, Path, RunResult]) -> None:
-    folder, run, result = finished
+    folder, run, _ = finished
     last = lines(run / "metrics.jsonl")[-1]
     panel = load_panel(make_config(folder))
     pool = AlphaPool.load(run / "pool_last.json", Calculator(panel.split("train"), "cpu", 1))
@@ -88,7 +88,7 @@ def test_the_logged_ics_are_those_of_the_pools_signal(finished: tuple[Path, Path
 
 
 def test_the_best_pool_on_validation_is_kept(finished: tuple[Path, Path, RunResult]) -> None:
-    folder, run, result = finished
+    _, run, result = finished
     evaluated = [line for line in lines(run / "metrics.jsonl") if "eval/valid_objective" in line]
     best = max(line["eval/valid_objective"] for line in evaluated)
     assert evaluated[-1]["eval/best_objective"] == best
@@ -331,9 +331,10 @@ def test_without_a_validation_split_the_pool_is_the_last_one(
     config = make_config(folder, splits=splits, training={"total_steps": 240})
     result = train(config, tmp_path / "run")
     assert result is not None
-    assert files_of(tmp_path / "run", "pool.json").popitem()[1] == (
-        tmp_path / "run" / "pool_last.json"
-    ).read_bytes()
+    assert (
+        files_of(tmp_path / "run", "pool.json").popitem()[1]
+        == (tmp_path / "run" / "pool_last.json").read_bytes()
+    )
     assert set(result.scores) == {"train"}
     assert "as it ended" in result.text()
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -123,6 +122,6 @@ ROLLING: Mapping[str, Rolling] = {
 }
 
 CROSS_SECTION: Mapping[str, Callable[..., None]] = {
-    "CSRank": partial(cross_section.cross_section, statistic=cross_section.CSRANK),
-    "CSZscore": partial(cross_section.cross_section, statistic=cross_section.CSZSCORE),
+    "CSRank": cross_section.rank,
+    "CSZscore": cross_section.zscore,
 }
