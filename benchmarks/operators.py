@@ -1,6 +1,6 @@
 """Every operator on (4800, 300) against pandas and against gathered windows, as alphagen does it.
 
-    python benchmarks/operators.py [--quick]
+    python -m benchmarks.operators [--quick]
 
 `windows` is the plain method: a view of all windows (T, S, w) reduced with torch, in chunks of bars
 so that it survives; it gives NaN for any window with a missing value, which is less work.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -66,16 +67,12 @@ def main() -> None:
     for name, operator in OPERATORS.items():
         for window in ([20] if quick else [20, 240]) if operator.has_window else [None]:
             call = Call(name, tuple(fields[: operator.arity]), window)
-            contenders: dict[str, Callable[[], Any]] = {"rlgen": lambda call=call: evaluate(call)}
-            if name in PANDAS:
-                other = frames[1:] if operator.arity == 2 else []
-                contenders["pandas"] = lambda n=PANDAS[name], w=window, o=other: getattr(
-                    frames[0].rolling(w, min_periods=w // 2), n
-                )(*o)
-            if name in WINDOWS:
-                contenders["windows"] = lambda n=name, w=window, k=operator.arity: gathered(
-                    WINDOWS[n], w, *tensors[:k]
-                )
+            contenders: dict[str, Callable[[], Any]] = {"rlgen": partial(evaluate, call)}
+            if name in PANDAS and window is not None:
+                rolling = frames[0].rolling(window, min_periods=window // 2)
+                contenders["pandas"] = partial(getattr(rolling, PANDAS[name]), *frames[1 : operator.arity])
+            if name in WINDOWS and window is not None:
+                contenders["windows"] = partial(gathered, WINDOWS[name], window, *tensors[: operator.arity])
             report("operators", str(call), medians(contenders, rounds), bars=len(panel.bars))
 
 

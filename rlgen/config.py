@@ -284,6 +284,8 @@ class PoolConfig(Section):
     """Weight of the pooled IC in the objective."""
     rank_ic_weight: NonNegativeFloat = 0.25
     """Weight of the pooled rank IC in the objective."""
+    raw_ic_weight: NonNegativeFloat = 0.0
+    """Weight of the raw pooled IC (one correlation over all stocks and bars) in the objective."""
     weighting: Literal["ridge", "lasso", "non-negative"] = "ridge"
     """How the formulas' weights are fitted."""
     penalty: NonNegativeFloat = 0.01

@@ -1,4 +1,4 @@
-"""Slow, obvious twins of rlgen.metrics, written from the definitions in DESIGN section 6.
+"""Slow, obvious twins of rlgen.metrics, written from the definitions in docs/metrics.md.
 
 float64, one bar at a time, scipy and pandas; nothing here is shared with the package.
 """

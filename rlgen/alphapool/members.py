@@ -122,4 +122,4 @@ class Members:
 
     def _measure(self, slots: list[int], weights: Float64s) -> Worth:
         signal = self.values.combine(slots, weights)
-        return worth(self._target, signal, self.config.ic_weight, self.config.rank_ic_weight)
+        return worth(self._target, signal, self.config)

@@ -83,8 +83,10 @@ class AlphaPool:
         **settings: Any,
     ) -> None:
         self.config: PoolConfig = validate(PoolConfig, {"capacity": capacity, **settings}, "pool")
-        if self.config.ic_weight + self.config.rank_ic_weight <= 0.0:
-            raise ConfigError("pool: one of ic_weight and rank_ic_weight must be above 0, both were 0")
+        if self.config.ic_weight + self.config.rank_ic_weight + self.config.raw_ic_weight <= 0.0:
+            raise ConfigError(
+                "pool: one of ic_weight, rank_ic_weight and raw_ic_weight must be above 0, all were 0"
+            )
         self.calculator = calculator
         self.ledger = ledger
         self.offers = 0
@@ -383,7 +385,7 @@ class AlphaPool:
         values = values_type(
             self._target,
             self.calculator.universe[self._measured],
-            config.ic_weight,
+            config.ic_weight + config.raw_ic_weight,
             config.rank_ic_weight,
             config.capacity + 1,
         )

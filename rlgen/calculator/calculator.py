@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Literal
 
 import torch
@@ -73,8 +74,6 @@ class Calculator:
         else:
             self._engine = TorchEngine(panel.base, self.device, memory_budget // 4)
         self._cache: OrderedDict[Expression, Tensor] = OrderedDict()
-        self._target: metrics.Target | None = None
-        """The forward return prepared for scoring; made when the first score is asked for."""
 
     @property
     def result_bytes(self) -> int:
@@ -122,14 +121,14 @@ class Calculator:
 
     def score_values(self, values: Tensor) -> metrics.Scores:
         """All metrics of a factor or signal (T, S) on this panel."""
-        if self._target is None:
-            self._target = metrics.Target(
-                self.forward_return,
-                self.universe,
-                session=self.panel.session,
-                horizon=self.panel.horizon,
-            )
-        return self._target.score(values)
+        return self.target.score(values)
+
+    @cached_property
+    def target(self) -> metrics.Target:
+        """The forward return of this panel, prepared for measuring factors against it."""
+        return metrics.Target(
+            self.forward_return, self.universe, session=self.panel.session, horizon=self.panel.horizon
+        )
 
     def read(self, expression: Expression | str) -> Expression:
         """Parse a text; check that the panel has every field."""

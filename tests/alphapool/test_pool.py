@@ -419,7 +419,7 @@ def test_a_state_of_other_settings_or_broken_is_refused():
         ({"capacity": 0}, "capacity"),
         ({"penalti": 1.0}, "penalti: unknown key"),
         ({"weighting": "adam"}, "weighting"),
-        ({"ic_weight": 0.0, "rank_ic_weight": 0.0}, "both were 0"),
+        ({"ic_weight": 0.0, "rank_ic_weight": 0.0}, "all were 0"),
     ],
 )
 def test_bad_settings(options, message):
@@ -430,3 +430,10 @@ def test_bad_settings(options, message):
 def test_text_that_does_not_parse_is_the_callers_mistake():
     with pytest.raises(ExpressionError):
         AlphaPool(fake(n_factors=1)).offer("Mean($f0,")
+
+
+def test_raw_pooled_ic_may_be_the_objective():
+    pool = AlphaPool(fake(), ic_weight=0.0, rank_ic_weight=0.0, raw_ic_weight=1.0)
+    pool.offer_batch(["$f0", "$f3"])
+    scores = pool.scores()
+    assert pool.objective == pytest.approx(scores.raw_pooled_ic * scores.coverage, rel=1e-9)
