@@ -3,7 +3,8 @@
     python -m benchmarks.plants [--config configs/demo.yaml] [--draws 20000]
 
 Draws formulas uniformly from the configuration's own grammar and masks, and prints how many of them
-alone have at least half the oracle's absolute pooled IC on the training split, and the best one.
+alone have at least half the oracle's pooled IC on the training split, in absolute value and with
+missing coverage counted as zero, and the best one.
 Finding those by draws alone is what the search has to beat.
 """
 
@@ -16,6 +17,7 @@ import time
 import numpy as np
 
 import rlgen
+from rlgen.alphapool.objective import covered
 from rlgen.config import load_config
 from rlgen.expression import Grammar, Vocabulary, uniform_expressions
 from rlgen.training.demo import oracle_pool
@@ -50,7 +52,7 @@ def main() -> None:
         batch = formulas[low : low + BATCH]
         for formula, values in zip(batch, calculator.evaluate_batch(batch), strict=True):
             bars = calculator.target.bars(values)
-            ic = abs(calculator.target.pooled(bars.ic, bars.count))
+            ic = abs(covered(bars.ic, bars.count, calculator.target))
             reached += bool(ic >= 0.5 * target)
             if np.isfinite(ic) and ic > best:
                 best, best_formula = ic, str(formula)

@@ -251,7 +251,7 @@ class Run:
     def _validate(self, calculator: Any) -> dict[str, float]:
         scores = self.pool.scores(calculator)
         weights = self.workshop.config.pool
-        # The pool's own objective (docs/architecture.md, sections 6 and 7): what is not covered counts as zero.
+        # The pool's own objective (docs/metrics.md): what is not covered counts as zero.
         objective = scores.coverage * (
             weights.ic_weight * zero_if_nan(scores.pooled_ic)
             + weights.rank_ic_weight * zero_if_nan(scores.pooled_rank_ic)
