@@ -25,6 +25,8 @@ from pyarrow import csv as arrow_csv
 from data_adapters.files import (
     check_columns,
     check_symbol_pattern,
+    check_symbol_width,
+    check_text,
     describe_files,
     find_files,
     names_wanted,
@@ -80,7 +82,11 @@ class Csv:
             delimiter: one character between values.
             encoding: of the text, for example gbk.
         """
-        if len(delimiter) != 1:
+        check_text(path=path, datetime_format=datetime_format, encoding=encoding)
+        check_symbol_width(symbol_width)
+        if header is not None and (isinstance(header, str) or not isinstance(header, Sequence)):
+            raise ConfigError(f"header must be a list of the columns' names, was {header!r}")
+        if not isinstance(delimiter, str) or len(delimiter) != 1:
             raise ConfigError(f"delimiter must be one character, was {delimiter!r}")
         try:
             codecs.lookup(encoding)

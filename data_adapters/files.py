@@ -71,14 +71,33 @@ def symbol_of(file: Path, pattern: str) -> str | None:
     return match["symbol"] if match else None
 
 
+def check_text(**options: Any) -> None:
+    """`ConfigError` unless each option is absent or text (`path` may be a path), and not empty."""
+    for name, value in options.items():
+        if isinstance(value, Path) or (value is None and name != "path"):
+            continue
+        # A folder called 2024 is a number in YAML and on the command line.
+        named_by_number = name == "path" and type(value) is int
+        if not named_by_number and not (isinstance(value, str) and value.strip(" ")):
+            raise ConfigError(f"{name} must be text, was {value!r}")
+
+
+def check_symbol_width(width: Any) -> None:
+    """`ConfigError` unless the width is absent or a whole number of digits."""
+    if width is not None and not (type(width) is int and width > 0):
+        raise ConfigError(f"symbol_width must be a whole number of digits above 0, was {width!r}")
+
+
 def check_symbol_pattern(pattern: str | None) -> None:
     """`ConfigError` unless the pattern is absent or names the symbol once."""
     if pattern is not None and str(pattern).count("{symbol}") != 1:
         raise ConfigError(f"symbol_pattern must have {{symbol}} in it once, was {pattern!r}")
 
 
-def check_columns(columns: Mapping[str, str] | None) -> dict[str, str]:
+def check_columns(columns: Any) -> dict[str, str]:
     """The option `columns` as a dictionary {name here: name in the file}."""
+    if not isinstance(columns, Mapping | None):
+        raise ConfigError(f"columns must map names to names in the file, was {columns!r}")
     columns = dict(columns or {})
     if not all(isinstance(name, str) for pair in columns.items() for name in pair):
         raise ConfigError(f"columns must map names to names in the file, was {columns!r}")

@@ -20,6 +20,8 @@ import pyarrow.dataset as ds
 from data_adapters.files import (
     check_columns,
     check_symbol_pattern,
+    check_symbol_width,
+    check_text,
     describe_files,
     find_files,
     names_wanted,
@@ -61,6 +63,8 @@ class Parquet:
                 epoch_ms, epoch_us, epoch_ns (counted in UTC).
             file_format: parquet or feather.
         """
+        check_text(path=path, datetime_format=datetime_format)
+        check_symbol_width(symbol_width)
         if file_format not in SUFFIXES:
             raise ConfigError(f"file_format must be parquet or feather, was {file_format!r}")
         check_symbol_pattern(symbol_pattern)

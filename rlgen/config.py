@@ -173,6 +173,8 @@ class DataConfig(Section):
     def _starts_first(self) -> DataConfig:
         if self.start is not None and self.end is not None and self.start > self.end:
             raise ValueError(f"start must not be after end; was {self.start} and {self.end}")
+        if self.symbols is not None and not self.symbols:
+            raise ValueError("symbols must name at least one, or be left out for all; was empty")
         return self
 
 

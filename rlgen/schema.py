@@ -35,7 +35,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rlgen.errors import DataError
+from rlgen.errors import ConfigError, DataError
 
 DATETIME = "datetime"
 SYMBOL = "symbol"
@@ -190,12 +190,28 @@ def with_place(table: pa.Table, file: str, rows: np.ndarray | None = None) -> pa
     return table if rows is None else table.append_column(ROW, pa.array(rows, pa.int64()))
 
 
+def check_timezone(timezone: str | None) -> None:
+    """ConfigError unless `timezone` is absent or one that can be converted to."""
+    if timezone is None:
+        return
+    try:
+        pc.local_timestamp(pa.scalar(0, pa.timestamp("ms", timezone)))
+        known = timezone != ""  # Arrow takes the empty one for none.
+    except (pa.ArrowException, OSError):
+        known = False
+    if not known:
+        raise ConfigError(
+            f"data.timezone: must be a known time zone, such as America/New_York, was {timezone!r}"
+        )
+
+
 def to_local(table: pa.Table, source: str, timezone: str | None) -> pa.ChunkedArray:
     """The column `datetime` as naive exchange-local milliseconds.
 
     Naive stamps are local already. Stamps with a zone are converted to `timezone`; without one
     that is an error, since nothing else says which wall clock the exchange has.
     """
+    check_timezone(timezone)
     column = decoded(table[DATETIME])
     if is_text(column.type):
         column = parse_stamps(table, column, source)
@@ -216,10 +232,7 @@ def to_local(table: pa.Table, source: str, timezone: str | None) -> pa.ChunkedAr
                 f" (was {column.type.tz}); state the exchange's as `timezone`, for example `timezone:"
                 " America/New_York`"
             )
-        try:
-            column = pc.local_timestamp(pc.cast(column, pa.timestamp(column.type.unit, timezone)))
-        except pa.ArrowInvalid as error:
-            raise DataError(f"timezone must be a known zone, was {timezone!r}: {error}") from None
+        column = pc.local_timestamp(pc.cast(column, pa.timestamp(column.type.unit, timezone)))
     column = pc.cast(column, STAMP, safe=False)
     for stamp in pc.min_max(pc.cast(column, pa.int64())).as_py().values():
         if stamp is not None and not FIRST_STAMP <= stamp < LAST_STAMP:

@@ -130,6 +130,7 @@ def test_mistakes_name_file_and_key(tmp_path: Path, text: str, message: str) -> 
         ("price: close", "price: close, column: r", "data.forward_return: needs one of `column` and `price`"),
         ("data:", "data:\n  session: {rule: cut}", "data.session: rule cut goes with the key `cut`"),
         ("data:", "data:\n  start: 2024-02-01\n  end: 2024-01-01", "data: start must not be after end"),
+        ("data:", "data:\n  symbols: []", "data: symbols must name at least one, or be left out"),
         ("data:", "data:\n  symbols: [[a]]", "data.symbols.0: must be text"),
         ("data:", "data:\n  adapter: null", "data.adapter: must be text"),
         ("splits:", "nothing: &a [1]\nsplits:", "nothing: unknown key"),
@@ -182,7 +183,7 @@ options = st.recursive(
 
 @settings(deadline=None, max_examples=60)
 @given(
-    symbols=st.none() | st.lists(names | odd, max_size=3),
+    symbols=st.none() | st.lists(names | odd, min_size=1, max_size=3),
     extra=st.dictionaries(names, options, max_size=3),
     rate=st.floats(min_value=1e-300, max_value=1e300),
     constants=st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=3),

@@ -7,6 +7,8 @@
    the candidate, at the pool's capacity; the trial notes it.
 3. The trial's worth is measured on its combined signal.
 4. `accept` makes a trial the new state.
+5. `room_cost` is what a member's place costs: the objective that is lost with the weakest of a full
+   pool, and with it what a useless candidate's trial loses.
 """
 
 from __future__ import annotations
@@ -58,6 +60,7 @@ class Members:
         self.cross = np.zeros(0)
         self.weights = np.zeros(0)
         self.worth: Worth = NOTHING
+        self._room_cost: float | None = None
 
     def __len__(self) -> int:
         return len(self.expressions)
@@ -95,7 +98,24 @@ class Members:
         self.cross = trial.cross[trial.keep]
         self.weights = trial.weights
         self.worth = trial.worth
+        self._room_cost = None
         return left
+
+    def room_cost(self) -> float:
+        """The objective less that of the pool without its weakest member; 0 while there is room.
+
+        Measured once for each set of members, when it is first asked for.
+        """
+        if self._room_cost is None:
+            self._room_cost = 0.0
+            if len(self) >= self.config.capacity:
+                rest = list(range(len(self)))
+                rest.remove(int((np.abs(self.weights) * np.sqrt(self.gram.diagonal())).argmin()))
+                weights = self._fit(self.gram[np.ix_(rest, rest)], self.cross[rest])
+                slots = [self.slots[i] for i in rest]
+                left = self._measure(slots, weights) if rest else NOTHING
+                self._room_cost = self.worth.objective - left.objective
+        return self._room_cost
 
     def seat(self, expression: Expression, factor: Any) -> None:
         """Add a formula without a trial, its weight 0; `factor` (T, S) on the measured bars."""
@@ -104,11 +124,13 @@ class Members:
         self.expressions.append(expression)
         self.slots.append(slot)
         self.weights = np.append(self.weights, 0.0)
+        self._room_cost = None
 
     def weigh(self, weights: Float64s) -> None:
         """Set weights, and measure what the signal is worth with them."""
         self.weights = weights
         self.worth = self._measure(self.slots, weights) if len(self) else NOTHING
+        self._room_cost = None
 
     def _extended(self, products: Products) -> tuple[Float64s, Float64s]:
         size = len(self)

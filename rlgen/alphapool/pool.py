@@ -15,10 +15,11 @@ An offer, in steps:
 Rewards. `level`: the trial's objective, for every candidate that came to a trial, admitted or not.
 A candidate that came to none (duplicate, correlated, low coverage, no dispersion, evaluation failed)
 earns 0, what an empty pool is worth. `gain`: the trial's objective less the one before the offer; a
-candidate that came to no trial earns −`REFUSED` times the objective before, a little worse than what
-a useless candidate does by taking the weakest member's place. (Were it the whole objective, refusals
-would drown the small differences between trials, and the policy would learn to write what is never
-refused: very short formulas.)
+candidate that came to no trial earns −`REFUSED` times the objective before, or, where the weakest
+member of a full pool is worth nearly that or more, −(1 + `REFUSED`) times what it is worth: a little
+worse than what a useless candidate does by taking its place, so that to be refused never pays. (Were
+it the whole objective, refusals would drown the small differences between trials, and the policy
+would learn to write what is never refused: very short formulas.)
 
 Signal_t = float32 of the float64 sum Σ_k w_k z_k in member order, z_k the factor's z-scores across
 the bar's universe, missing z counted as 0; missing where no member has a value.
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from rlgen.calculator import Calculator
 
 REFUSED = 0.1
-"""Share of the objective that a candidate without a trial costs under the reward `gain`."""
+"""Share of the objective that a candidate without a trial costs under the reward `gain`, at least."""
 
 FAILURES = (RlgenError, ArithmeticError, MemoryError, torch.cuda.OutOfMemoryError)
 """What one candidate may fail with, without ending the search."""
@@ -345,7 +346,7 @@ class AlphaPool:
         """The offer of a candidate that comes to no trial."""
         return Offer(
             expression=text,
-            reward=0.0 if self.config.reward == "level" else -REFUSED * self.objective,
+            reward=self._refused_reward(),
             admitted=False,
             reason=reason,
             ic=candidate.ic,
@@ -354,6 +355,13 @@ class AlphaPool:
             objective=0.0,
             message=candidate.message,
         )
+
+    def _refused_reward(self) -> float:
+        """What a candidate without a trial earns."""
+        if self.config.reward == "level":
+            return 0.0
+        # A loaded pool may be worth less than nothing on these bars: no refusal pays even then.
+        return -max(REFUSED * abs(self.objective), (1.0 + REFUSED) * self._members.room_cost())
 
     def _reward(self, objective: float, before: float) -> float:
         return objective if self.config.reward == "level" else objective - before

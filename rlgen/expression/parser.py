@@ -96,7 +96,8 @@ class _Parser:
         low, high = max(0, position - _EXCERPT), position + _EXCERPT
         before = ("…" if low else "") + self.text[low:position]
         after = self.text[position:high] + ("…" if high < len(self.text) else "")
-        place = " ".join(f"{before}^{after}".split())
+        # The message may quote the text as well.
+        place, message = (" ".join(part.split()) for part in (f"{before}^{after}", message))
         return ExpressionError(f'at column {position + 1} of "{place}": {message}')
 
     def split(self) -> list[Token]:

@@ -130,10 +130,14 @@ def cut_labels(forward_return: Array, limit: int) -> Array:
     return result
 
 
-def has_label(forward_return: Array) -> bool:
-    """Whether any label is there; as a rule the first block tells."""
-    blocks = range(0, len(forward_return), BLOCK)
-    return any(not np.isnan(forward_return[begin : begin + BLOCK]).all() for begin in blocks)
+def has_label(forward_return: Array, universe: Array | None = None) -> bool:
+    """Whether any label is there, in the universe if it is given; as a rule the first block tells."""
+    for begin in range(0, len(forward_return), BLOCK):
+        rows = slice(begin, begin + BLOCK)
+        there = ~np.isnan(forward_return[rows])
+        if (there if universe is None else there & universe[rows]).any():
+            return True
+    return False
 
 
 def transform_forward_return(

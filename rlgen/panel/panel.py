@@ -29,7 +29,13 @@ import numpy.typing as npt
 from rlgen.config import Config, SessionConfig, SplitsConfig, UniverseConfig
 from rlgen.errors import ConfigError, DataError
 from rlgen.panel.arrays import Array, Arrays, BarLabel, Settings, Windows, derive, digest, frozen
-from rlgen.panel.forward_return import ForwardReturn, cut_labels, has_label, refresh_labels
+from rlgen.panel.forward_return import (
+    ForwardReturn,
+    cut_labels,
+    has_label,
+    possible_labels,
+    refresh_labels,
+)
 from rlgen.panel.report import LoadReport
 
 
@@ -287,15 +293,33 @@ class Panel:
             )
         first, last = splits.ranges()[name]
         view = self.between(first, last, splits.embargo, f"splits.{name}")
-        if self.target is not None and not has_label(
-            self.base.forward_return[view.start :][: view.label_limit]
-        ):
-            raise ConfigError(
-                f"splits.{name}: {view.shape[0]} bars from {first} to {last} leave no forward return: a "
-                f"label needs lag + horizon = {self.target.reach} later bars of the same split, and the "
-                f"embargo takes {splits.embargo} more"
-            )
+        if self.target is not None:
+            self._check_labels(view, f"splits.{name}: {view.shape[0]} bars from {first} to {last}")
         return view
+
+    def _check_labels(self, view: Panel, where: str) -> None:
+        """ConfigError, beginning with `where`, if `view` has no label in its universe; and why."""
+        assert self.target is not None
+        allowed = slice(view.start, view.start + max(view.label_limit, 0))
+        labels, universe = self.base.forward_return[allowed], self.base.universe[allowed]
+        if has_label(labels, universe):
+            return
+        # Labels within a session need one that is long enough, whatever the split's length.
+        possible = possible_labels(self.base.session, self.target)[allowed]
+        if not possible.any():
+            raise ConfigError(
+                f"{where} leave no forward return: a label needs lag + horizon = {self.target.reach} later "
+                f"bars of the same split, and the embargo takes {view._embargo} more"
+            )
+        if has_label(labels):
+            raise ConfigError(
+                f"{where} have no forward return in the universe, which has {np.count_nonzero(universe):,}"
+                f" of {universe.size:,} cells there; loosen data.universe, or begin later"
+            )
+        missing = f"prices `{self.target.price}`" if self.target.price else f"column `{self.target.column}`"
+        raise ConfigError(
+            f"{where} have no forward return: {missing} must have values there, were missing or unusable"
+        )
 
     def between(self, first: dt.date, last: dt.date, embargo: int = 0, where: str = "dates") -> Panel:
         """The view of the base's sessions dated first to last, both inclusive, labels cut as in `split`.

@@ -21,6 +21,7 @@ from rlgen.config import Config, SessionConfig, SplitsConfig, UniverseConfig, va
 from rlgen.errors import ConfigError, DataError
 from rlgen.panel.arrays import BarLabel, Settings, Windows
 from rlgen.panel.forward_return import ForwardReturn
+from rlgen.panel.sessions import parse_clock
 
 AHEAD = re.compile(r"(forward|fwd|future|next)_?(ret|return)", re.IGNORECASE)
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -42,6 +43,7 @@ class Plan:
     def __post_init__(self) -> None:
         """Refuse what shows to be wrong before any data is read."""
         check_windows(self.windows, self.min_periods)
+        check_clocks(self.session)
         if self.bar_label not in ("left", "right"):
             raise ConfigError(f"bar_label: must be left or right, was {self.bar_label!r}")
         fields = self.fields or ()
@@ -179,6 +181,17 @@ def check_windows(windows: str, min_periods: float) -> None:
         raise ConfigError(f"windows: must be continuous or session, was {windows!r}")
     if not 0.0 <= min_periods <= 1.0:
         raise ConfigError(f"min_periods: must lie in [0, 1], was {min_periods}")
+
+
+def check_clocks(session: SessionConfig) -> None:
+    """ConfigError if a time of day is none, or `hours` leave no time at all."""
+    if session.cut is not None:
+        parse_clock(session.cut, "data.session.cut")
+    if session.hours is not None and not session.hours:
+        raise ConfigError("data.session.hours: must have a pair, or be left out for all hours; was empty")
+    for first, last in session.hours or ():
+        if parse_clock(first, "data.session.hours") == parse_clock(last, "data.session.hours"):
+            raise ConfigError(f"data.session.hours: a pair must not be empty, was [{first}, {last}]")
 
 
 def session_config(

@@ -34,6 +34,7 @@ from rlgen.schema import (
     SYMBOL,
     Adapter,
     canonical,
+    check_timezone,
     concatenate,
     listed,
     to_table,
@@ -124,6 +125,7 @@ def read_bars(data: DataConfig) -> tuple[pa.Table, ReadReport]:
         ConfigError: no such adapter, or options that it does not take.
         DataError: the data cannot be read or cleaned, a column is missing, the range has no bars.
     """
+    check_timezone(data.timezone)
     adapter = find_adapter(data.adapter, data.options)
     source = str(getattr(adapter, "path", f"adapter {data.adapter}"))
     request = Request.from_config(data)

@@ -92,7 +92,7 @@ class Calendar:
 def parse_clock(text: str, key: str) -> int:
     """`HH:MM` as milliseconds since midnight; `24:00` is a day's end. `key` is named in errors."""
     parts = text.split(":")
-    if len(parts) == 2 and all(part.isdigit() for part in parts):
+    if len(parts) == 2 and all(part.isascii() and part.isdigit() for part in parts):
         hour, minute = int(parts[0]), int(parts[1])
         if (hour < 24 and minute < 60) or (hour == 24 and minute == 0):
             return (hour * 60 + minute) * MINUTE

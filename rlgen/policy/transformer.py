@@ -25,6 +25,7 @@ from torch.nn import functional
 from rlgen.expression import PAD
 
 PREFILL_GROUPS = 4
+"""Groups of rows of about equal length that `Decoder.prefill` computes one after another."""
 
 
 class Block(nn.Module):

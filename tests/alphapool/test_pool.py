@@ -268,6 +268,46 @@ def test_thinning_a_factor_does_not_raise_its_reward(thinning, minimum_coverage,
     assert thinned.offer("Abs($f0)").reward < whole.offer("$f0").reward
 
 
+@pytest.mark.parametrize("capacity", [1, 2, 3])
+@pytest.mark.parametrize("text", ["Mean($f1,3)", "Log($f1)", "Sign($f1)", "Mul($f0,-3.0)", "$f0"])
+def test_a_refusal_by_a_full_pool_pays_less_than_a_useless_candidate(text, capacity):
+    members = ["$f0", "$f1", "$f2"][:capacity]
+    refusing, trying = (AlphaPool(troubled(n_stocks=100), capacity, reward="gain") for _ in range(2))
+    for pool in (refusing, trying):
+        assert all(offer.admitted for offer in pool.offer_batch(members))
+    useless = trying.offer("$noise")
+    assert useless.reason == Reason.EVICTED_ITSELF
+    # The weakest of so few is worth more than a tenth of the pool.
+    assert useless.reward < -0.1 * trying.objective
+    before = refusing.objective
+    offer = refusing.offer(text)
+    assert offer.reason in (
+        Reason.LOW_COVERAGE,
+        Reason.EVALUATION_FAILED,
+        Reason.NO_DISPERSION,
+        Reason.CORRELATED,
+        Reason.DUPLICATE,
+    )
+    assert -1.1 * before <= offer.reward < useless.reward
+    # A pool that was restored answers the same.
+    restored = AlphaPool(troubled(n_stocks=100), capacity, reward="gain")
+    restored.set_state(refusing.state())
+    assert restored.offer(text).reward == offer.reward
+
+
+def test_a_refusal_by_a_pool_that_is_worth_less_than_nothing_does_not_pay(tmp_path):
+    pool = AlphaPool(troubled(), reward="gain")
+    pool.offer("$f0")
+    pool.save(tmp_path / "pool.json")
+    stored = json.loads((tmp_path / "pool.json").read_text())
+    for factor in stored["factors"]:
+        factor["weight"] *= -1.0
+    (tmp_path / "pool.json").write_text(json.dumps(stored))
+    turned = AlphaPool.load(tmp_path / "pool.json", troubled(), reward="gain")
+    assert turned.objective == -pool.objective < 0.0
+    assert turned.offer("Log($f1)").reward == -0.1 * pool.objective
+
+
 def test_a_thinned_copy_of_a_member_is_correlated():
     def thin(values):
         return np.where(np.random.default_rng(4).random(values["$f0"].shape) < 0.8, -values["$f0"], np.nan)

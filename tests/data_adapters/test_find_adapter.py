@@ -118,6 +118,39 @@ def test_what_may_be_wrong_with_options(module):
     assert text == "data.options of adapter 'csv': delimiter must be one character, was '::'"
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "expected"),
+    [
+        ("path", "", "path must be text, was ''"),
+        ("path", None, "path must be text, was None"),
+        ("path", ["a"], "path must be text, was ['a']"),
+        ("symbol_width", "six", "symbol_width must be a whole number of digits above 0, was 'six'"),
+        ("symbol_width", 2.5, "symbol_width must be a whole number of digits above 0, was 2.5"),
+        ("symbol_width", -6, "symbol_width must be a whole number of digits above 0, was -6"),
+        ("symbol_width", True, "symbol_width must be a whole number of digits above 0, was True"),
+        ("datetime_format", 5, "datetime_format must be text, was 5"),
+        ("columns", "close", "columns must map names to names in the file, was 'close'"),
+        ("columns", ["close"], "columns must map names to names in the file, was ['close']"),
+    ],
+)
+@pytest.mark.parametrize("name", ["parquet", "csv"])
+def test_options_of_a_wrong_type(name, option, value, expected):
+    text = message(name, {"path": "x", option: value})
+    assert text == f"data.options of adapter {name!r}: {expected}"
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "expected"),
+    [
+        ("delimiter", 1, "delimiter must be one character, was 1"),
+        ("encoding", 5, "encoding must be text, was 5"),
+        ("header", "close", "header must be a list of the columns' names, was 'close'"),
+    ],
+)
+def test_options_of_csv_of_a_wrong_type(option, value, expected):
+    assert message("csv", {"path": "x", option: value}) == f"data.options of adapter 'csv': {expected}"
+
+
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_built_in_ones_keep_the_protocol(name):
     options = {"path": "x/{date:%Y%m%d}.parquet"} if name != "synthetic" else {}

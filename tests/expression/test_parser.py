@@ -134,6 +134,13 @@ def test_hostile_texts_end_quickly_in_a_plain_error(text):
     assert time.perf_counter() - start < 5
 
 
+@pytest.mark.parametrize("text", ["1 ${a\n b}", "${a\n b}", "$close,${\n}", "Mean($close,${\u2028})"])
+def test_a_line_break_in_a_name_does_not_break_the_error(text):
+    with pytest.raises(ExpressionError) as error:
+        parse(text, ["close"])
+    assert len(str(error.value).splitlines()) == 1
+
+
 def test_the_deepest_tree_can_be_read_back():
     tree = deep(100)
     assert parse(str(tree)) == tree

@@ -196,6 +196,34 @@ def test_splits_refused(splits, message):
         Panel.from_frame(small_frame(n_days=5), ForwardReturn(2, price="close"), splits=splits)
 
 
+@pytest.mark.parametrize(
+    ("universe", "close", "message"),
+    [
+        ({"minimum_price": 1e9}, 10.0, "have no forward return in the universe, which has 0 of"),
+        ({"minimum_sessions": 2}, 10.0, "splits.train: 12 bars .* in the universe, which has 0 of"),
+        (None, 0.0, "splits.train: 12 bars .* have no forward return: prices `close` must have values"),
+    ],
+)
+def test_splits_without_a_label_say_why(universe, close, message):
+    frame = small_frame(n_days=5).assign(close=close)
+    with pytest.raises(ConfigError, match=message):
+        Panel.from_frame(frame, CLOSE, splits=SPLITS, universe=universe)
+
+
+@pytest.mark.parametrize(
+    "session", [{"rule": "cut", "cut": "18h"}, {"hours": [["9", "10:00"]]}, {"hours": []}]
+)
+def test_times_of_day_are_refused_before_data_is_read(session):
+    with pytest.raises(ConfigError, match=r"data\.session\.(cut|hours): must"):
+        Panel.from_frame("no frame", CLOSE, session=session)
+
+
+@pytest.mark.parametrize("zone", ["Mars/X", "", "../../etc/passwd"])
+def test_an_unknown_time_zone_is_refused_even_where_stamps_have_none(zone):
+    with pytest.raises(ConfigError, match=f"data.timezone: must be a known time zone.* was '{zone}'"):
+        Panel.from_frame(small_frame(), CLOSE, timezone=zone)
+
+
 def test_unknown_split():
     panel = Panel.from_frame(small_frame(n_days=5), CLOSE, splits=SplitsConfig(train=SPLITS["train"]))
     with pytest.raises(ConfigError, match="there is no split 'test'; there are train"):

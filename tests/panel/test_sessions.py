@@ -82,7 +82,7 @@ def test_hours_that_no_bar_fits():
         )
 
 
-@pytest.mark.parametrize("text", ["9", "25:00", "09:60", "24:01", "ab:cd", "09:30:00", "-1:00"])
+@pytest.mark.parametrize("text", ["9", "25:00", "09:60", "24:01", "ab:cd", "09:30:00", "-1:00", "09:²0"])
 def test_clock_refused(text):
     with pytest.raises(ConfigError, match=f"must be a time HH:MM, was '{text}'"):
         parse_clock(text, "data.session.cut")
