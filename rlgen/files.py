@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import tempfile
@@ -19,8 +20,14 @@ def write_atomically(path: str | Path) -> Iterator[Path]:
     (numpy, for one) choose their format or append one by it.
     """
     path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "must be a file, was a folder", str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)
+    except OSError as error:
+        # The name that the user gave, not the temporary one.
+        raise type(error)(error.errno, f"cannot be written: {error.strerror}", str(path)) from None
     os.close(handle)
     temporary = Path(name)
     try:

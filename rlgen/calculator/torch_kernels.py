@@ -312,7 +312,8 @@ def _rank(windows: Tensor, current: Tensor, minimum: int) -> Tensor:
     n = (~windows.isnan()).sum(2)
     smaller = (windows < current.unsqueeze(2)).sum(2)
     equal = (windows == current.unsqueeze(2)).sum(2)
-    value = (smaller + 0.5 * (equal + 1)) / n
+    # A number times a whole-number tensor would be float32.
+    value = (smaller + 0.5 * (equal + 1).double()) / n
     return torch.where((n >= minimum) & (equal > 0), value, NAN)
 
 
@@ -410,7 +411,7 @@ def cross_section_rank(x: Tensor, universe: Tensor) -> Tensor:
     ordered = members.nan_to_num(nan=INF).sort(1).values
     below = torch.searchsorted(ordered, members.contiguous())
     up_to = torch.searchsorted(ordered, members.contiguous(), right=True)
-    return torch.where(members.isnan(), NAN, 0.5 * (below + up_to + 1) / n)
+    return torch.where(members.isnan(), NAN, 0.5 * (below + up_to + 1).double() / n)
 
 
 def cross_section_zscore(x: Tensor, universe: Tensor) -> Tensor:

@@ -9,12 +9,13 @@ import pytest
 import torch
 
 from rlgen.calculator import Calculator
-from rlgen.calculator.kernels import CROSS_SECTION, ELEMENTWISE, ROLLING
+from rlgen.calculator.kernels import CROSS_SECTION, ELEMENTWISE, ROLLING, make_span
 from rlgen.calculator.program import Program
 from rlgen.calculator.torch_engine import TorchEngine
 from rlgen.calculator.torch_kernels import CROSS_SECTION as TORCH_CROSS_SECTION
 from rlgen.calculator.torch_kernels import ELEMENTWISE as TORCH_ELEMENTWISE
 from rlgen.calculator.torch_kernels import ROLLING as TORCH_ROLLING
+from rlgen.calculator.torch_kernels import Blocks
 from rlgen.expression import OPERATORS, Call, Constant, Expression, Field
 from rlgen.panel import Panel
 from tests import reference
@@ -78,6 +79,36 @@ def test_operator_follows_its_definition_on_cpu_and_in_torch(panel: Panel, name:
 def test_every_operator_has_a_kernel_on_both_engines() -> None:
     assert set(ELEMENTWISE) | set(ROLLING) | set(CROSS_SECTION) == set(OPERATORS)
     assert set(TORCH_ELEMENTWISE) | set(TORCH_ROLLING) | set(TORCH_CROSS_SECTION) == set(OPERATORS)
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_torch_kernels_stay_in_float64(name: str) -> None:
+    # Ranks are quotients of whole numbers, for which torch's default type would be float32.
+    random = torch.Generator().manual_seed(0)
+    inputs = [
+        torch.rand((30, 5), generator=random, dtype=torch.float64) for _ in range(OPERATORS[name].arity)
+    ]
+    if name in TORCH_CROSS_SECTION:
+        values = TORCH_CROSS_SECTION[name](*inputs, torch.ones((30, 5), dtype=torch.bool))
+    elif name in TORCH_ROLLING:
+        blocks = Blocks.lay(make_span(np.array([0, 30]), 7, 4), torch.device("cpu"))
+        values = TORCH_ROLLING[name](*inputs, blocks)
+    else:
+        values = TORCH_ELEMENTWISE[name](*inputs)
+    assert values.dtype == torch.float64
+
+
+def test_ranks_are_the_same_number_to_both_engines_in_what_is_built_on_them() -> None:
+    # 2 / rank is a whole number or it is not: a rank in float32 has other powers of a negative number.
+    x = np.random.default_rng(4).integers(0, 3, (60, 33)).astype(np.float32)
+    panel = Panel.from_arrays({"x": x})
+    calculator = Calculator(panel, device="cpu")
+    engine = TorchEngine(panel, torch.device("cpu"), memory_budget=2**20)
+    for text in ("Pow(-3.0,Div(2.0,CSRank($x)))", "Pow(-3.0,Div(2.0,Rank($x,18)))"):
+        values = torch.empty((60, 33))
+        program = Program([calculator.read(text).canonical()])
+        engine.run(program, 0, 60, {program.roots[0]: values})
+        assert np.array_equal(values.numpy(), calculator.evaluate(text).numpy(), equal_nan=True)
 
 
 def test_an_outlier_leaves_no_trace_after_it_has_left_the_window() -> None:

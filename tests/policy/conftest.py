@@ -1,13 +1,5 @@
-from collections.abc import Iterator
+"""Shared by the tests of this room."""
 
-import pytest
-import torch
+from tests.one_thread import one_thread
 
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Small networks: on a busy machine each of two threads would wait for the slower."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+__all__ = ["one_thread"]
