@@ -30,7 +30,9 @@ from rlgen.validation import (
     Number,
     PositiveFloat,
     PositiveInt,
+    Seed,
     Symbol,
+    Threads,
     WholeNumber,
     validate,
 )
@@ -192,7 +194,7 @@ class SyntheticConfig(Section):
 
     path: Path
     """The parquet file to write; written if it is absent or was written with other settings."""
-    seed: int = 0
+    seed: NonNegativeInt = 0
     """Seed of the market (not of the search)."""
     n_stocks: PositiveInt = 100
     """Stocks."""
@@ -271,7 +273,7 @@ class CalculatorConfig(Section):
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """`auto`: cuda where there is one, else cpu."""
-    threads: NonNegativeInt = 0
+    threads: Threads = 0
     """CPU threads; 0: as many as the process may use."""
     memory_budget: Annotated[WholeNumber, Field(ge=2**20)] = 2**31
     """Bytes for values in flight: intermediate results, waiting candidates, the value cache."""
@@ -331,7 +333,7 @@ class PolicyConfig(Section):
 class TrainingConfig(Section):
     """The search: MaskablePPO over token games."""
 
-    seed: NonNegativeInt = 0
+    seed: Seed = 0
     """Seed of everything random in the search."""
     total_steps: PositiveInt = 100_000
     """Tokens written, over all games."""
@@ -367,7 +369,7 @@ class TrainingConfig(Section):
     """Checkpoints kept."""
     evaluate_every: PositiveInt = 5
     """Iterations between evaluations of the pool on the validation split."""
-    threads: NonNegativeInt = 1
+    threads: Threads = 1
     """CPU threads of torch; 0: as many as the process may use. A network of the usual size gains little
     from a second one, and on a machine that others use too, each waits for the slower: 0.6 s became
     30 s an iteration."""

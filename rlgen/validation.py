@@ -53,6 +53,10 @@ PositiveInt = Annotated[WholeNumber, Field(gt=0)]
 NonNegativeInt = Annotated[WholeNumber, Field(ge=0)]
 PositiveFloat = Annotated[Number, Field(gt=0.0)]
 NonNegativeFloat = Annotated[Number, Field(ge=0.0)]
+Seed = Annotated[WholeNumber, Field(ge=0, lt=2**32)]
+"""What numpy's older generators, which stable-baselines3 seeds, can take."""
+Threads = Annotated[WholeNumber, Field(ge=0, le=256)]
+"""More have crashed torch, whose pools take several times as many, and no machine has the cores for them."""
 Date = Annotated[dt.date, BeforeValidator(_date)]
 Symbol = Annotated[str, Field(coerce_numbers_to_str=True)]
 """Text; 600000 without quotes is the symbol `600000` (YAML keeps the zeros of 000001 by itself)."""

@@ -130,6 +130,17 @@ def test_mistakes_name_file_and_key(tmp_path: Path, text: str, message: str) -> 
         ("price: close", "price: close, column: r", "data.forward_return: needs one of `column` and `price`"),
         ("data:", "data:\n  session: {rule: cut}", "data.session: rule cut goes with the key `cut`"),
         ("data:", "data:\n  start: 2024-02-01\n  end: 2024-01-01", "data: start must not be after end"),
+        (
+            "splits:",
+            "training: {threads: 5000}\nsplits:",
+            "training.threads: must be less than or equal to 256",
+        ),
+        (
+            "splits:",
+            "synthetic: {path: x, seed: -1}\nsplits:",
+            "synthetic.seed: must be greater than or equal",
+        ),
+        ("splits:", "training: {seed: 4294967296}\nsplits:", "training.seed: must be less than 4294967296"),
         ("data:", "data:\n  symbols: []", "data: symbols must name at least one, or be left out"),
         ("data:", "data:\n  symbols: [[a]]", "data.symbols.0: must be text"),
         ("data:", "data:\n  adapter: null", "data.adapter: must be text"),
