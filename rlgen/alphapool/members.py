@@ -76,7 +76,7 @@ class Members:
         keep = list(range(size + 1))
         dropped, candidate_weakest = None, False
         if size == self.config.capacity:
-            contribution = np.abs(self._fit(gram, cross)) * np.sqrt(gram.diagonal())
+            contribution = _contributions(self._fit(gram, cross), gram)
             candidate_weakest = int(contribution.argmin()) == size
             dropped = int(contribution[:size].argmin())
             keep.remove(dropped)
@@ -110,7 +110,7 @@ class Members:
             self._room_cost = 0.0
             if len(self) >= self.config.capacity:
                 rest = list(range(len(self)))
-                rest.remove(int((np.abs(self.weights) * np.sqrt(self.gram.diagonal())).argmin()))
+                rest.remove(int(_contributions(self.weights, self.gram).argmin()))
                 weights = self._fit(self.gram[np.ix_(rest, rest)], self.cross[rest])
                 slots = [self.slots[i] for i in rest]
                 left = self._measure(slots, weights) if rest else NOTHING
@@ -145,3 +145,8 @@ class Members:
     def _measure(self, slots: list[int], weights: Float64s) -> Worth:
         signal = self.values.combine(slots, weights)
         return worth(self._target, signal, self.config)
+
+
+def _contributions(weights: Float64s, gram: Float64s) -> Float64s:
+    """(K,) |w_k|·√G_kk: each factor's share of the signal's spread."""
+    return np.abs(weights) * np.sqrt(gram.diagonal())

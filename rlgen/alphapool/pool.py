@@ -71,7 +71,7 @@ class AlphaPool:
         settings: the other keys of `PoolConfig`, where they are explained.
 
     Raises:
-        ConfigError: a setting is unknown or out of range, or both parts of the objective weigh 0.
+        ConfigError: a setting is unknown or out of range, or all parts of the objective weigh 0.
     """
 
     def __init__(
@@ -224,12 +224,23 @@ class AlphaPool:
         stored = storage.read_pool(path)
         merged: dict[str, Any] = {"capacity": 10, **stored.settings, **settings}
         merged["capacity"] = max(merged["capacity"], len(stored.expressions))
-        pool = cls(calculator, **merged)
         expressions = [parse(text, calculator.panel.fields).canonical() for text in stored.expressions]
         if len(set(expressions)) < len(expressions):
             raise CheckpointError(f"{path}: factors must differ, were {', '.join(map(str, expressions))}")
+        return cls.of(expressions, stored.weights, calculator, **merged)
+
+    @classmethod
+    def of(
+        cls,
+        expressions: Sequence[Expression],
+        weights: Sequence[float],
+        calculator: Calculator,
+        **settings: Any,
+    ) -> AlphaPool:
+        """A pool of these distinct canonical formulas with these weights, measured on `calculator`."""
+        pool = cls(calculator, **settings)
         pool._members = pool._seated(expressions, pool._memo)
-        pool._members.weigh(np.array(stored.weights))
+        pool._members.weigh(np.array(weights))
         return pool
 
     def state(self) -> dict[str, Any]:

@@ -11,10 +11,7 @@ The planted formulas as a pool are the oracle: what a perfect search would have 
 
 from __future__ import annotations
 
-import json
 import logging
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -102,8 +99,7 @@ def oracle_pool(config: Config, calculator: Calculator) -> AlphaPool | None:
     """The planted formulas with their weights as a pool on `calculator`; None where none are planted."""
     if config.synthetic is None or not config.synthetic.plants:
         return None
-    factors = [{"expression": plant.expression, "weight": plant.weight} for plant in config.synthetic.plants]
-    with tempfile.TemporaryDirectory(prefix="rlgen-") as folder:
-        path = Path(folder) / "oracle.json"
-        path.write_text(json.dumps({"schema": 1, "factors": factors}), encoding="utf-8")
-        return AlphaPool.load(path, calculator, **config.pool.model_dump(exclude={"capacity"}))
+    plants = config.synthetic.plants
+    formulas = [parse(plant.expression, calculator.panel.fields).canonical() for plant in plants]
+    settings = config.pool.model_dump() | {"capacity": max(config.pool.capacity, len(plants))}
+    return AlphaPool.of(formulas, [plant.weight for plant in plants], calculator, **settings)
