@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -27,11 +28,12 @@ from rlgen.calculator.program import Program
 from rlgen.calculator.torch_engine import TorchEngine
 from rlgen.errors import ExpressionError, RlgenError
 from rlgen.expression import Expression, parse
+from rlgen.memory import Memory
 from rlgen.panel import Panel
 
 SMALLEST_BLOCK = 256
 """Bars of a block at least: below it the warm-up would outweigh the block."""
-LARGEST_BATCH = 32
+LARGEST_BATCH = 16
 """Expressions of a program at most: more share little more, and their intermediates need memory."""
 
 
@@ -69,8 +71,9 @@ class Calculator:
         self.forward_return = torch.tensor(panel.forward_return, device=self.device)
         self.universe = torch.tensor(panel.universe, device=self.device)
         self._engine: CpuEngine | TorchEngine
+        self.memory = Memory(memory_budget)
         if self.device.type == "cpu":
-            self._engine = CpuEngine(panel.base, self.threads)
+            self._engine = CpuEngine(panel.base, self.threads, self.memory)
         else:
             self._engine = TorchEngine(panel.base, self.device, memory_budget // 4)
         self._cache: OrderedDict[Expression, Tensor] = OrderedDict()
@@ -148,6 +151,11 @@ class Calculator:
         """End the worker threads."""
         self._engine.close()
 
+    def _empty(self, shape: tuple[int, int]) -> Tensor:
+        if self.device.type == "cpu":
+            return torch.from_numpy(self.memory.empty(shape, np.float32))
+        return torch.empty(shape, dtype=torch.float32, device=self.device)
+
     def _cached(self, expression: Expression) -> Tensor | None:
         value = self._cache.get(expression)
         if value is not None:
@@ -159,7 +167,7 @@ class Calculator:
             return []
         program = Program(expressions)
         shape = len(self.panel.bars), len(self.panel.symbols)
-        values = [torch.empty(shape, dtype=torch.float32, device=self.device) for _ in expressions]
+        values = [self._empty(shape) for _ in expressions]
         block = self.block_bars or max(
             SMALLEST_BLOCK, self.memory_budget // 4 // self._engine.bytes_per_bar(program) - program.halo
         )

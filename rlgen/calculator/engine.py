@@ -5,9 +5,10 @@ For bars [start, stop):
 1. The rows read begin at `start` less the program's halo, at bar 0 or (windows within sessions) at
    the session's start; the kernels' blocks stay anchored at absolute bars, so that the bits of a
    result do not depend on the range.
-2. Per stage, each tile of LANES stocks is one task: its steps run one after the other on float64
-   buffers that stay allocated from task to task. Kernels release the interpreter's lock, so tasks
-   run in parallel; each writes its own columns, so the number of threads changes nothing.
+2. Per stage, each tile of LANES stocks is one task: its groups run one after the other in memory that
+   stays with the thread, chains in one pass over the tile, rolling operators one by one. Kernels
+   release the interpreter's lock, so tasks run in parallel; each writes its own columns, so the number
+   of threads changes nothing.
 3. Cross-sectional operators run on whole bars, a share of the bars per thread.
 4. Roots are rounded to float32 once, at the end; what overflows is missing.
 """
@@ -23,18 +24,13 @@ from typing import Any
 
 import numpy as np
 
-from rlgen.calculator.kernels import (
-    CROSS_SECTION,
-    ELEMENTWISE,
-    LANES,
-    ROLLING,
-    Span,
-    make_span,
-    scratch_size,
-)
-from rlgen.calculator.kernels.tiles import read_tile, round_to_float32, write_rounded, write_tile
-from rlgen.calculator.program import Program, Stage, Step
+from rlgen.calculator.chains import Array, Chain, Layout
+from rlgen.calculator.kernels import CROSS_SECTION, LANES, ROLLING, Span, make_span, scratch_size
+from rlgen.calculator.kernels.elementwise import CELLS_TOGETHER, run_chain
+from rlgen.calculator.plan import Place, Stage, Step
+from rlgen.calculator.program import Program
 from rlgen.expression import OPERATORS, Call, Field, minimum_periods
+from rlgen.memory import Memory
 from rlgen.panel import Panel
 
 
@@ -55,6 +51,11 @@ class Run:
     whole: dict[int, np.ndarray]
     """Per written-out node its values, float64 (stop − row0, padded S)."""
 
+    @property
+    def rows(self) -> int:
+        """Bars read."""
+        return self.stop - self.row0
+
 
 class CpuEngine:
     """Evaluates programs over one base panel.
@@ -62,25 +63,25 @@ class CpuEngine:
     Args:
         panel: the base panel; its fields are read in place.
         threads: worker threads.
+        memory: where intermediate results lie.
     """
 
-    def __init__(self, panel: Panel, threads: int) -> None:
+    def __init__(self, panel: Panel, threads: int, memory: Memory) -> None:
         self.panel = panel
         self.threads = threads
+        self.memory = memory
         self.padded = -(-len(panel.symbols) // LANES) * LANES
         self._workers = ThreadPoolExecutor(threads, thread_name_prefix="calculator")
         self._local = threading.local()
-        self._spare: list[np.ndarray] = []
-        """Arrays of finished stages, taken again: fresh memory costs more than what is written to it."""
 
     def close(self) -> None:
         """End the worker threads."""
         self._workers.shutdown()
 
     def bytes_per_bar(self, program: Program) -> int:
-        """Bytes that a bar of the range costs beyond the results: whole-panel intermediates, buffers."""
-        buffers = max(stage.n_slots for stage in program.stages) + 2
-        return 8 * (program.peak_whole * self.padded + self.threads * buffers * LANES)
+        """Bytes that a bar of the range costs beyond the results: whole-panel intermediates, tiles."""
+        tiles = max(stage.n_tiles for stage in program.stages) + 2
+        return 8 * (program.peak_whole * self.padded + self.threads * tiles * LANES)
 
     def run(self, program: Program, start: int, stop: int, results: Mapping[int, np.ndarray]) -> None:
         """Evaluate bars [start, stop) of the base panel.
@@ -91,11 +92,10 @@ class CpuEngine:
         starts, row0 = segments(self.panel, start, program.halo, stop)
         run = Run(program, row0, start, stop, self._spans(program, starts), results, {})
         for k, stage in enumerate(program.stages):
-            self._run_tiles(run, stage)
+            self._run_groups(run, stage)
             self._run_cross_section(run, stage, k)
             for number in [n for n in run.whole if program.last_stages[n] <= k]:
-                self._spare.append(run.whole.pop(number))
-        del self._spare[program.peak_whole :]
+                del run.whole[number]
 
     def _spans(self, program: Program, starts: np.ndarray) -> dict[int, Span]:
         """Per rolling node its window laid over the rows; equal windows share the work."""
@@ -111,50 +111,76 @@ class CpuEngine:
                 spans[number] = known[window, minimum]
         return spans
 
-    def _run_tiles(self, run: Run, stage: Stage) -> None:
-        rows = run.stop - run.row0
-        for step in stage.steps:
-            if step.store:
-                run.whole[step.node] = self._whole_array(rows)
-        largest = max((span.window for span in run.spans.values()), default=1)
+    def _run_groups(self, run: Run, stage: Stage) -> None:
+        """Run what a stage does before its cross-section."""
+        if not stage.groups:
+            return
+        for number in stage.written:
+            run.whole[number] = self.memory.empty((run.rows, self.padded), np.float64)
+        layout = Layout(stage, run.rows)
+        expressions = [node.expression for node in run.program.nodes]
+        work: list[Chain | Step] = [
+            group[0]
+            if group[0].kind == "roll"
+            else layout.compile(group, expressions, [self._array(run, step) for step in group])
+            for group in stage.groups
+        ]
+        if all(isinstance(item, Chain) for item in work):
+            self._run_rows(run, layout, [item for item in work if isinstance(item, Chain)])
+        else:
+            self._run_tiles(run, layout, work)
+
+    def _run_rows(self, run: Run, layout: Layout, chains: list[Chain]) -> None:
+        """Run a stage without rolling operators along the bars, as the arrays lie in memory."""
+        lanes = min(self.padded, CELLS_TOGETHER)
+        share = -(-run.rows // (4 * self.threads))
+
+        def run_bars(low: int) -> None:
+            memory = self._buffer("tiles", layout.size)
+            high = min(low + share, run.rows)
+            for chain in chains:
+                for column in range(0, self.padded, lanes):
+                    width = min(lanes, self.padded - column)
+                    run_chain(memory, chain.constants, chain.code, low, high, column, width)
+
+        self._for_each(run_bars, range(0, run.rows, share))
+
+    def _run_tiles(self, run: Run, layout: Layout, work: list[Chain | Step]) -> None:
+        """Run a stage on every tile."""
+        windows = [run.spans[step.node].window for step in work if isinstance(step, Step)]
+        scratch_needed = scratch_size(run.rows, max(windows))
 
         def run_tile(column: int) -> None:
-            buffers = self._buffer("tiles", stage.n_slots * rows * LANES).reshape(-1, rows, LANES)
-            scratch = self._buffer("scratch", scratch_size(rows, largest))
-            for step in stage.steps:
-                tile = buffers[step.slot]
-                if step.load:
-                    self._load(run, step, column, tile)
+            memory = self._buffer("tiles", layout.size)
+            scratch = self._buffer("scratch", scratch_needed)
+            tiles = memory[layout.tiles :].reshape(-1, run.rows, LANES)
+            for item in work:
+                if isinstance(item, Chain):
+                    run_chain(memory, item.constants, item.code, 0, run.rows, column, LANES)
                 else:
-                    self._compute(run, step, buffers, scratch)
-                if step.store:
-                    write_tile(tile, column, run.whole[step.node])
-                if step.node in run.results:
-                    write_rounded(tile, run.start - run.row0, column, run.results[step.node])
+                    call = run.program.nodes[item.node].expression
+                    assert isinstance(call, Call)
+                    inputs = [tiles[place.number] for place in item.inputs if isinstance(place, Place)]
+                    target = tiles[item.place.number]
+                    ROLLING[call.operator](inputs, target, run.spans[item.node], scratch)
 
         self._for_each(run_tile, range(0, len(self.panel.symbols), LANES))
 
-    def _load(self, run: Run, step: Step, column: int, tile: np.ndarray) -> None:
-        expression = run.program.nodes[step.node].expression
-        if isinstance(expression, Field):
-            read_tile(self.panel.fields[expression.name], run.row0, column, tile)
-        else:
-            read_tile(run.whole[step.node], 0, column, tile)
-
-    @staticmethod
-    def _compute(run: Run, step: Step, buffers: np.ndarray, scratch: np.ndarray) -> None:
-        call = run.program.nodes[step.node].expression
-        assert isinstance(call, Call)
-        inputs: list[Any] = [buffers[i] if isinstance(i, int) else i for i in step.inputs]
-        if step.node in run.spans:
-            ROLLING[call.operator](inputs, buffers[step.slot], run.spans[step.node], scratch)
-        else:
-            # The ufuncs' floating point flags are no news: undefined results are missing.
-            with np.errstate(all="ignore"):
-                ELEMENTWISE[call.operator](*inputs, buffers[step.slot])
+    def _array(self, run: Run, step: Step) -> Array | None:
+        """The panel-wide array that a step loads from or stores to."""
+        if step.kind == "result":
+            return Array(run.results[step.node], run.start - run.row0)
+        if step.kind == "write":
+            return Array(run.whole[step.node], 0)
+        if step.kind == "load":
+            expression = run.program.nodes[step.node].expression
+            if isinstance(expression, Field):
+                return Array(self.panel.fields[expression.name], -run.row0)
+            return Array(run.whole[step.node], 0)
+        return None
 
     def _run_cross_section(self, run: Run, stage: Stage, k: int) -> None:
-        rows = run.stop - run.row0
+        rows = run.rows
         universe = self.panel.universe[run.row0 : run.stop]
         share = -(-rows // (4 * self.threads))
         readers = Counter(run.program.nodes[number].inputs[0] for number in stage.cross_section)
@@ -168,7 +194,7 @@ class CpuEngine:
             if readers[operand] == 0 and run.program.last_stages[operand] <= k:
                 target = run.whole.pop(operand)  # nobody reads it again: in place
             else:
-                target = self._whole_array(rows)
+                target = self.memory.empty((rows, self.padded), np.float64)
             run.whole[number] = target
 
             def run_bars(
@@ -178,7 +204,7 @@ class CpuEngine:
 
             self._for_each(run_bars, range(0, rows, share))
             if number in run.results:
-                round_to_float32(target, run.start - run.row0, run.results[number])
+                self._run_groups(run, _result_of(number))
 
     def _for_each(self, task: Callable[[int], None], items: Iterable[int]) -> None:
         """Run the task on every item, on all threads; the first error is raised."""
@@ -189,22 +215,20 @@ class CpuEngine:
             for _ in self._workers.map(task, items):
                 pass
 
-    def _whole_array(self, rows: int) -> np.ndarray:
-        """An array (rows, padded S), from the spare ones where one is large enough."""
-        size = rows * self.padded
-        while self._spare:
-            spare = self._spare.pop().reshape(-1)
-            if spare.size >= size:
-                return spare[:size].reshape(rows, self.padded)
-        return np.empty((rows, self.padded))
-
     def _buffer(self, name: str, size: int) -> np.ndarray:
-        """This thread's buffer of that name, grown if it is too small."""
+        """This thread's buffer of that name, another one if it is too small."""
         buffer = getattr(self._local, name, None)
         if buffer is None or buffer.size < size:
-            buffer = np.empty(size)
+            setattr(self._local, name, None)  # before the other one is taken
+            buffer = self.memory.empty(size, np.float64)
             setattr(self._local, name, buffer)
         return buffer[:size]
+
+
+def _result_of(node: int) -> Stage:
+    """A stage that rounds written-out values to a root's."""
+    place = Place(False, 0)
+    return Stage([[Step("load", node, place), Step("result", node, place)]], n_scratch=1)
 
 
 def segments(panel: Panel, start: int, halo: int, stop: int) -> tuple[np.ndarray, int]:

@@ -1,22 +1,20 @@
 """The CPU kernels, by operator name.
 
-One table per kind of operator: `ELEMENTWISE` functions take float64 arrays or a number; `ROLLING` ones
+One table per kind of operator: `OPCODES` numbers the instructions of elementwise chains; `ROLLING` functions
 take float64 tiles (see `blocks`) and a window laid over their rows; `CROSS_SECTION` ones take whole
-bars. All write to `out`. Adding an operator's kernel is one line here and its function in the module
-of its family.
+bars. All write to `out`. Adding an operator's kernel is one line here (for an elementwise one, in
+`elementwise`) and its function in the module of its family.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from rlgen.calculator.kernels import (
     cross_section,
-    elementwise,
     extremes,
     moments,
     order,
@@ -25,8 +23,9 @@ from rlgen.calculator.kernels import (
     weighted,
 )
 from rlgen.calculator.kernels.blocks import LANES, SUMS, block_plan, suffix_rows, window_starts
+from rlgen.calculator.kernels.elementwise import OPCODES
 
-__all__ = ["CROSS_SECTION", "ELEMENTWISE", "LANES", "ROLLING", "Span", "make_span", "scratch_size"]
+__all__ = ["CROSS_SECTION", "LANES", "OPCODES", "ROLLING", "Span", "make_span", "scratch_size"]
 
 
 @dataclass(frozen=True)
@@ -73,31 +72,29 @@ def _shift(statistic: int) -> Rolling:
     return kernel
 
 
-def _rank(inputs: Sequence[np.ndarray], out: np.ndarray, span: Span, scratch: np.ndarray) -> None:
-    order.rolling_rank(inputs[0], out, span.minimum, span.first)
+def _compared(function: Callable[..., None], state: int, counters: int) -> Rolling:
+    """A kernel that only compares, on float32 copies where they lose nothing.
 
+    Args:
+        state, counters: rows of LANES numbers, of the operand's type and of integers, for scratch.
+    """
 
-def _median(inputs: Sequence[np.ndarray], out: np.ndarray, span: Span, scratch: np.ndarray) -> None:
-    order.rolling_median(inputs[0], out, span.minimum, span.first, scratch)
+    def kernel(inputs: Sequence[np.ndarray], out: np.ndarray, span: Span, scratch: np.ndarray) -> None:
+        x = inputs[0]
+        small = scratch.view(np.float32)[: x.size].reshape(x.shape)
+        exact = order.as_float32(x, small)
+        integers = np.empty(counters * LANES, np.int32 if exact else np.int64)
+        if exact:
+            x = small
+        function(x, out, span.minimum, span.first, np.empty(state * LANES, x.dtype), integers)
+
+    return kernel
 
 
 def _mad(inputs: Sequence[np.ndarray], out: np.ndarray, span: Span, scratch: np.ndarray) -> None:
     ROLLING["Mean"](inputs, out, span, scratch)
     order.rolling_mad(inputs[0], out, span.first)
 
-
-ELEMENTWISE: Mapping[str, Callable[..., Any]] = {
-    "Abs": elementwise.absolute,
-    "Sign": elementwise.sign,
-    "Log": elementwise.logarithm,
-    "Add": elementwise.add,
-    "Sub": elementwise.subtract,
-    "Mul": elementwise.multiply,
-    "Div": elementwise.divide,
-    "Pow": elementwise.power,
-    "Greater": elementwise.greater,
-    "Less": elementwise.less,
-}
 
 ROLLING: Mapping[str, Rolling] = {
     "Ref": _shift(shift.REF),
@@ -112,8 +109,8 @@ ROLLING: Mapping[str, Rolling] = {
     "Min": _walk(extremes.rolling_extreme, extremes.MIN),
     "ArgMax": _walk(extremes.rolling_extreme, extremes.ARGMAX),
     "ArgMin": _walk(extremes.rolling_extreme, extremes.ARGMIN),
-    "Rank": _rank,
-    "Med": _median,
+    "Rank": _compared(order.rolling_rank, 0, 1),
+    "Med": _compared(order.rolling_median, 4, 2),
     "Mad": _mad,
     "WMA": _walk(weighted.rolling_weighted, weighted.WMA),
     "EMA": _walk(weighted.rolling_weighted, weighted.EMA),
