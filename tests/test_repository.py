@@ -34,7 +34,7 @@ ALLOWED: dict[str, set[str]] = {
     "metrics": {*BOTTOM},
     "panel": {*BOTTOM, "config", "schema", "data_adapters"},
     "calculator": {*BOTTOM, "memory", "config", "expression", "metrics", "panel"},
-    "alphapool": {*BOTTOM, "config", "expression", "metrics", "panel", "calculator"},
+    "alphapool": {*BOTTOM, "memory", "config", "expression", "metrics", "panel", "calculator"},
     "env": {*BOTTOM, "config", "expression", "alphapool"},
     "policy": {"errors", "expression"},
     "training": {

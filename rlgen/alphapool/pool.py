@@ -400,14 +400,14 @@ class AlphaPool:
     def _seated(self, expressions: Sequence[Expression], memo: dict[str, Candidate]) -> Members:
         """Members of these formulas, weights 0; those that `memo` lacks are added to it."""
         config = self.config
-        values_type = CpuValues if self._on_cpu else GpuValues
-        values = values_type(
+        given = (
             self._target,
             self.calculator.universe[self._measured],
             config.ic_weight + config.raw_ic_weight,
             config.rank_ic_weight,
             config.capacity + 1,
         )
+        values = CpuValues(*given, self.calculator.memory) if self._on_cpu else GpuValues(*given)
         members = Members(values, self._target, config)
         factors = self.calculator.evaluate_batch(expressions)
         for expression, factor in zip(expressions, factors, strict=True):

@@ -16,9 +16,13 @@ import numpy.typing as npt
 import torch
 
 from rlgen.alphapool import kernels
+from rlgen.memory import Memory
 from rlgen.metrics import Target, zscore
 from rlgen.metrics.arrays import Array, Float64s, as_mask, as_numpy, is_tensor
 from rlgen.metrics.threads import over_blocks
+
+FEW = 16
+"""Up to 1/FEW of a bar's cells missing are treated one by one."""
 
 
 @dataclass(frozen=True)
@@ -69,25 +73,46 @@ class CpuValues:
         universe: (T, S) bool of the measured bars.
         ic_weight, rank_ic_weight: the objective's weights.
         n_slots: factors held at one time.
+        memory: where the z-scores lie.
     """
 
     def __init__(
-        self, target: Target, universe: Array, ic_weight: float, rank_ic_weight: float, n_slots: int
+        self,
+        target: Target,
+        universe: Array,
+        ic_weight: float,
+        rank_ic_weight: float,
+        n_slots: int,
+        memory: Memory,
     ) -> None:
         self._target = target
         self._universe = as_mask(universe, "universe")
-        # The system hands out pages when they are first written: empty slots cost no memory.
-        self._zscores = np.empty((n_slots + 1, *target.shape), np.float32)
+        self._memory = memory
+        self._zscores = memory.empty((n_slots + 1, *target.shape), np.float32)
         self._free = list(range(n_slots, 0, -1))
         fitted = fit_target(target, ic_weight, rank_ic_weight)
         # + 0.0 leaves −0 to the missing cells.
         self._zscores[0] = np.where(np.isnan(fitted), kernels.MISSING, fitted + np.float32(0.0))
+        n_bars, n_stocks = target.shape
+        self._sums = np.empty((n_slots + 1, 3, n_bars))
+        self._gaps = np.empty((n_slots + 1, n_bars), np.int64)
+        self._missing = memory.empty((n_slots + 1, n_bars, n_stocks // FEW), np.uint32)
+        self._describe(0)
 
     def place(self, factor: Array) -> int:
         """z-score a factor (T, S), measured bars only, into a free slot; returns the slot."""
         slot = self._free.pop()
         zscore(as_numpy(factor, "factor"), self._universe, self._zscores[slot], float(kernels.MISSING))
+        self._describe(slot)
         return slot
+
+    def _describe(self, slot: int) -> None:
+        found = self._sums, self._gaps, self._missing
+
+        def work(start: int, stop: int) -> None:
+            kernels.describe(start, stop, self._zscores, slot, *found)
+
+        over_blocks(work, *self._target.shape)
 
     def release(self, slot: int) -> None:
         """Make a slot free."""
@@ -98,11 +123,11 @@ class CpuValues:
         others = np.array([*members, slot, 0], np.int64)
         n_bars, n_stocks = self._target.shape
         product, count, weighted = (np.empty((others.size, n_bars)) for _ in range(3))
-        found = product, count, weighted
+        known, found = (self._sums, self._gaps, self._missing), (product, count, weighted)
         min_names = self._target.min_names
 
         def work(start: int, stop: int) -> None:
-            kernels.pair_sums(start, stop, self._zscores, slot, others, min_names, *found)
+            kernels.pair_sums(start, stop, self._zscores, slot, others, min_names, *known, *found)
 
         over_blocks(work, n_bars, n_stocks)
         return from_pair_sums(*found, self._target)
@@ -110,7 +135,7 @@ class CpuValues:
     def combine(self, slots: Sequence[int], weights: Float64s) -> npt.NDArray[np.float32]:
         """The signal (T, S) float32 of a weighting; NaN where no member has a value."""
         n_bars, n_stocks = self._target.shape
-        out = np.empty(n_bars * n_stocks, np.float32)
+        out = self._memory.empty(n_bars * n_stocks, np.float32)
         order, flat = np.array(slots, np.int64), self._zscores.reshape(len(self._zscores), -1)
 
         def work(start: int, stop: int) -> None:

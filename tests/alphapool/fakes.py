@@ -9,6 +9,7 @@ import torch
 
 from rlgen.errors import ExpressionError
 from rlgen.expression import parse
+from rlgen.memory import Memory
 
 
 class FakeCalculator:
@@ -25,6 +26,7 @@ class FakeCalculator:
         self.universe = torch.from_numpy(universe)
         self.device = torch.device("cpu")
         self.memory_budget = 2**31
+        self.memory = Memory(self.memory_budget)
         session = np.arange(n_bars) // 50 if session is None else session
         first = np.searchsorted(session, session)
         fields = {name: None for text in values for name in parse(text).fields}

@@ -9,6 +9,7 @@ import torch
 from rlgen import metrics
 from rlgen.alphapool.gpu import GpuSignal, GpuValues
 from rlgen.alphapool.values import CpuSignal, CpuValues, fit_target
+from rlgen.memory import Memory
 from rlgen.metrics import threads
 from tests import reference_metrics as reference
 from tests.alphapool.fakes import market
@@ -20,14 +21,14 @@ def case(engine, seed=0, n_stocks=40, rank_ic_weight=0.25, **options):
     forward_return = torch.from_numpy(forward_return.astype(np.float32))
     session = np.arange(len(universe)) // 50
     target = metrics.Target(forward_return, universe, session=session, engine=engine)
-    kind = CpuValues if engine == "numba" else GpuValues
-    held = kind(target, torch.from_numpy(universe), 1.0, rank_ic_weight, len(factors))
+    given = target, torch.from_numpy(universe), 1.0, rank_ic_weight, len(factors)
+    held = CpuValues(*given, Memory(2**28)) if engine == "numba" else GpuValues(*given)
     slots = [held.place(torch.from_numpy(factor)) for factor in factors]
     return held, slots, factors, target, forward_return.numpy(), universe
 
 
 @pytest.mark.parametrize("engine", ["numba", "torch"])
-@pytest.mark.parametrize("options", [{}, {"n_stocks": 1100, "n_bars": 20}, {"missing": 0.4}])
+@pytest.mark.parametrize("options", [{}, {"n_stocks": 1100, "n_bars": 20}, {"missing": 0.4}, {"missing": 0.02}, {"missing": 0.0}])
 def test_products_equal_their_definitions(engine, options):
     held, slots, factors, target, forward_return, universe = case(engine, **options)
     labelled = universe & np.isfinite(forward_return)
