@@ -6,6 +6,8 @@
 2. Blocks in use and on the list together stay within the budget. For a new one, blocks on the list are
    let go first; if that is not enough, the array lies in a file without a name, mapped into
    memory: the system keeps of it what there is room for, and it vanishes with its last reader.
+3. Arrays that last get a quarter of the budget and go to files beyond that: what is read once per
+   candidate can wait for a disk, what is written at every step cannot.
 
 An array may be viewed and handed on at will; its block is free when the last view is gone.
 """
@@ -13,6 +15,7 @@ An array may be viewed and handed on at will; its block is free when the last vi
 from __future__ import annotations
 
 import mmap
+import os
 import tempfile
 import threading
 from collections.abc import Sequence
@@ -21,6 +24,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from rlgen.errors import RlgenError
 
 SMALL = 2**16
 """Bytes below which an array is the system's business alone."""
@@ -45,21 +50,31 @@ class Memory:
         self.folder = folder
         self.in_use = 0
         self.spilled = 0
+        self._lasting = 0
         self._free: list[npt.NDArray[np.uint8]] = []
         self._lock = threading.RLock()
 
     def empty(self, shape: int | Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         """An array whose contents are undefined."""
+        return self._array(shape, dtype, lasting=False)
+
+    def keep(self, shape: int | Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """The same for an array that lasts."""
+        return self._array(shape, dtype, lasting=True)
+
+    def _array(self, shape: int | Sequence[int], dtype: npt.DTypeLike, lasting: bool) -> npt.NDArray[Any]:
         shape = (shape,) if isinstance(shape, int) else tuple(shape)
         kind = np.dtype(dtype)
         size = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
         if size < SMALL:
             return np.empty(shape, kind)
         with self._lock:
-            block = self._take(size)
+            fits = not lasting or self._lasting + size <= self.budget // 4
+            block = self._take(size) if fits else None
             if block is None:
                 return self._in_file(size).view(kind).reshape(shape)
-        return np.asarray(_Lease(self, block))[:size].view(kind).reshape(shape)
+            self._lasting += block.size if lasting else 0
+        return np.asarray(_Lease(self, block, lasting))[:size].view(kind).reshape(shape)
 
     def _take(self, size: int) -> npt.NDArray[np.uint8] | None:
         """A block for `size` bytes, counted as in use; None if there is no room for it."""
@@ -80,16 +95,24 @@ class Memory:
         """Bytes of blocks kept for later."""
         return sum(block.size for block in self._free)
 
-    def give_back(self, block: npt.NDArray[np.uint8]) -> None:
+    def give_back(self, block: npt.NDArray[np.uint8], lasting: bool) -> None:
         """Called when the last view of a block's array is gone."""
         with self._lock:
             self.in_use -= block.size
+            self._lasting -= block.size if lasting else 0
             self._free.append(block)
 
     def _in_file(self, size: int) -> npt.NDArray[np.uint8]:
-        with tempfile.TemporaryFile(dir=self.folder) as file:
-            file.truncate(size)
-            mapped = mmap.mmap(file.fileno(), size)
+        try:
+            with tempfile.TemporaryFile(dir=self.folder) as file:
+                # Room is taken now: a full disk would otherwise end the process at some later write.
+                os.posix_fallocate(file.fileno(), 0, size)
+                mapped = mmap.mmap(file.fileno(), size)
+        except OSError as error:
+            raise RlgenError(
+                f"{self.folder or tempfile.gettempdir()}: no file of {size / 1e6:.0f} MB for what the "
+                f"memory budget of {self.budget / 1e6:.0f} MB has no room for: {error.strerror}"
+            ) from None
         array = np.asarray(_Spilled(self, mapped, size))
         self.spilled += size
         return array
@@ -98,12 +121,12 @@ class Memory:
 class _Lease:
     """Owns a block while any array over it is alive: numpy keeps it as the arrays' base."""
 
-    def __init__(self, memory: Memory, block: npt.NDArray[np.uint8]) -> None:
-        self.memory, self.block = memory, block
+    def __init__(self, memory: Memory, block: npt.NDArray[np.uint8], lasting: bool) -> None:
+        self.memory, self.block, self.lasting = memory, block, lasting
         self.__array_interface__ = block.__array_interface__
 
     def __del__(self) -> None:
-        self.memory.give_back(self.block)
+        self.memory.give_back(self.block, self.lasting)
 
 
 class _Spilled:

@@ -6,10 +6,12 @@ import gc
 import threading
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rlgen.errors import RlgenError
 from rlgen.memory import SMALL, Memory
 
 MB = 2**20
@@ -107,3 +109,19 @@ def test_threads_share_it():
         thread.join()
     assert wrong == []
     assert memory.in_use == 0
+
+
+def test_lasting_arrays_take_a_quarter_at_most():
+    memory = Memory(16 * MB)
+    kept = [memory.keep(MB, np.uint8) for _ in range(6)]
+    assert (memory.in_use, memory.spilled) == (4 * MB, 2 * MB)
+    del kept
+    gc.collect()
+    again = memory.keep(MB, np.uint8)
+    assert again.size == MB
+    assert memory.spilled == 0
+
+
+def test_no_room_for_the_file_is_said(tmp_path):
+    with pytest.raises(RlgenError, match="no file of 1 MB"):
+        Memory(0, tmp_path / "absent").empty(MB, np.uint8)

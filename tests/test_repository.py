@@ -20,7 +20,7 @@ ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "files": {"errors"},
     "caching": set(),
-    "memory": set(),
+    "memory": {"errors"},
     "yaml_text": set(),
     "config_keys": set(),
     "overrides": {"errors", "config_keys", "yaml_text"},

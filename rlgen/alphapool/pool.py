@@ -102,6 +102,7 @@ class AlphaPool:
             session=np.asarray(panel.session)[self._measured],
             horizon=panel.horizon,
             engine=engine,
+            empty=calculator.memory.keep,
         )
         self._on_cpu = engine == "numba" or (engine is None and universe.device.type == "cpu")
         self._screen = Screen(panel, self._target, self._measured, self.config.minimum_coverage)
@@ -188,7 +189,8 @@ class AlphaPool:
         """
         calculator = calculator or self.calculator
         on_cpu = self._on_cpu and calculator.universe.device.type == "cpu"
-        total = (CpuSignal if on_cpu else GpuSignal)(calculator.universe)
+        universe = calculator.universe
+        total = CpuSignal(universe, calculator.memory) if on_cpu else GpuSignal(universe)
         values = calculator.evaluate_batch(self._members.expressions)
         for factor, weight in zip(values, self._members.weights, strict=True):
             total.add(factor, float(weight))
@@ -203,6 +205,7 @@ class AlphaPool:
             self.config.min_names,
             session=calculator.panel.session,
             horizon=calculator.panel.horizon,
+            empty=calculator.memory.keep,
         )
         return target.score(self.signal(calculator))
 

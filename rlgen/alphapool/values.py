@@ -53,13 +53,22 @@ class Values(Protocol):
         """The signal (T, S) float32 of a weighting."""
 
 
-def fit_target(target: Target, ic_weight: float, rank_ic_weight: float) -> Any:
+def fit_target(
+    target: Target, ic_weight: float, rank_ic_weight: float, out: Any = None, scratch: Any = None
+) -> Any:
     """What weights are fitted to, (T, S) float32: the blend of the forward return's z-scores and its
-    ranks' z-scores that the objective's weights state; NaN where a cell cannot be measured."""
+    ranks' z-scores that the objective's weights state; NaN where a cell cannot be measured.
+
+    Args:
+        out, scratch: (T, S) to write the result and the ranks' part to; None: new arrays.
+    """
     share = rank_ic_weight / (ic_weight + rank_ic_weight)
-    blend = target.zscores()
+    blend = target.zscores(out=out)
     if share > 0.0:
-        blend = (1.0 - share) * blend + share * target.zscores(rank=True)
+        ranks = target.zscores(rank=True, out=scratch)
+        blend *= 1.0 - share
+        ranks *= share
+        blend += ranks
     short = np.flatnonzero(target.labelled < target.min_names)
     blend[torch.from_numpy(short).to(blend.device) if is_tensor(blend) else short] = np.nan
     return blend
@@ -88,15 +97,15 @@ class CpuValues:
         self._target = target
         self._universe = as_mask(universe, "universe")
         self._memory = memory
-        self._zscores = memory.empty((n_slots + 1, *target.shape), np.float32)
+        self._zscores = memory.keep((n_slots + 1, *target.shape), np.float32)
         self._free = list(range(n_slots, 0, -1))
-        fitted = fit_target(target, ic_weight, rank_ic_weight)
-        # + 0.0 leaves −0 to the missing cells.
-        self._zscores[0] = np.where(np.isnan(fitted), kernels.MISSING, fitted + np.float32(0.0))
+        fitted = fit_target(target, ic_weight, rank_ic_weight, self._zscores[0], self._zscores[1])
+        fitted += np.float32(0.0)  # leaves −0 to the missing cells
+        fitted[np.isnan(fitted)] = kernels.MISSING
         n_bars, n_stocks = target.shape
         self._sums = np.empty((n_slots + 1, 3, n_bars))
         self._gaps = np.empty((n_slots + 1, n_bars), np.int64)
-        self._missing = memory.empty((n_slots + 1, n_bars, n_stocks // FEW), np.uint32)
+        self._missing = memory.keep((n_slots + 1, n_bars, n_stocks // FEW), np.uint32)
         self._describe(0)
 
     def place(self, factor: Array) -> int:
@@ -167,16 +176,21 @@ class CpuSignal:
 
     Args:
         universe: (T, S) bool.
+        memory: where it lies.
     """
 
-    def __init__(self, universe: Array) -> None:
+    def __init__(self, universe: Array, memory: Memory) -> None:
         self._universe = as_mask(universe, "universe")
-        self._total = np.zeros(self._universe.size)
-        self._seen = np.zeros(self._universe.size, np.uint32)
+        self._memory = memory
+        self._total = memory.empty(self._universe.size, np.float64)
+        self._seen = memory.empty(self._universe.size, np.uint32)
+        self._total[:] = 0.0
+        self._seen[:] = 0
 
     def add(self, factor: Array, weight: float) -> None:
         """Add `weight` times the z-scores of a factor (T, S)."""
-        zscores = zscore(as_numpy(factor, "factor"), self._universe, missing=float(kernels.MISSING))
+        out = self._memory.empty(self._universe.shape, np.float32)
+        zscores = zscore(as_numpy(factor, "factor"), self._universe, out, float(kernels.MISSING))
         flat, total, seen = zscores.reshape(-1), self._total, self._seen
 
         def work(start: int, stop: int) -> None:
@@ -186,6 +200,6 @@ class CpuSignal:
 
     def result(self) -> npt.NDArray[np.float32]:
         """(T, S) float32; NaN where no member has a value."""
-        out = np.empty(self._total.size, np.float32)
+        out = self._memory.empty(self._total.size, np.float32)
         kernels.finish(self._total, self._seen, out)
         return out.reshape(self._universe.shape)

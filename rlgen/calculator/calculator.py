@@ -16,6 +16,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -47,6 +48,8 @@ class Calculator:
         memory_budget: bytes for results in flight, intermediate results and the cache of values.
         block_bars: evaluate in blocks of this many bars; default: as few as the budget allows. The
             values do not depend on it.
+        spill_folder: where arrays go that the budget has no room for; None: the system's folder for
+            temporary files.
 
     Attributes:
         panel: as given.
@@ -62,16 +65,17 @@ class Calculator:
         threads: int = 0,
         memory_budget: int = 2**31,
         block_bars: int | None = None,
+        spill_folder: Path | None = None,
     ) -> None:
         self.panel = panel
         self.device = choose_device(device)
         self.memory_budget = memory_budget
         self.block_bars = block_bars
         self.threads = threads or available_threads()
-        self.forward_return = torch.tensor(panel.forward_return, device=self.device)
-        self.universe = torch.tensor(panel.universe, device=self.device)
+        self.memory = Memory(memory_budget, spill_folder)
+        self.forward_return = self._kept(panel.forward_return)
+        self.universe = self._kept(panel.universe)
         self._engine: CpuEngine | TorchEngine
-        self.memory = Memory(memory_budget)
         if self.device.type == "cpu":
             self._engine = CpuEngine(panel.base, self.threads, self.memory)
         else:
@@ -98,7 +102,7 @@ class Calculator:
     def evaluate_batch(self, expressions: Sequence[Expression | str]) -> Iterator[Tensor]:
         """The values of many expressions, in order, computed in chunks as the iterator is consumed."""
         canonical = [self.read(expression).canonical() for expression in expressions]
-        chunk_size = min(LARGEST_BATCH, max(1, self.memory_budget // 2 // self.result_bytes))
+        chunk_size = min(LARGEST_BATCH, max(1, self.memory_budget // 8 // self.result_bytes))
         position = 0
         while position < len(canonical):
             wanted: dict[Expression, Tensor | None] = {}
@@ -130,7 +134,11 @@ class Calculator:
     def target(self) -> metrics.Target:
         """The forward return of this panel, prepared for measuring factors against it."""
         return metrics.Target(
-            self.forward_return, self.universe, session=self.panel.session, horizon=self.panel.horizon
+            self.forward_return,
+            self.universe,
+            session=self.panel.session,
+            horizon=self.panel.horizon,
+            empty=self.memory.keep,
         )
 
     def read(self, expression: Expression | str) -> Expression:
@@ -150,6 +158,14 @@ class Calculator:
     def close(self) -> None:
         """End the worker threads."""
         self._engine.close()
+
+    def _kept(self, values: np.ndarray) -> Tensor:
+        """A copy on the calculator's device."""
+        if self.device.type != "cpu":
+            return torch.tensor(values, device=self.device)
+        copy = self.memory.keep(values.shape, values.dtype)
+        copy[...] = values
+        return torch.from_numpy(copy)
 
     def _empty(self, shape: tuple[int, int]) -> Tensor:
         if self.device.type == "cpu":
@@ -181,7 +197,7 @@ class Calculator:
                 self._engine.run(program, self.panel.start + low, self.panel.start + high, results)
         for expression, value in zip(expressions, values, strict=True):
             self._cache[expression] = value
-        while self._cache and len(self._cache) * self.result_bytes > self.memory_budget // 4:
+        while self._cache and len(self._cache) * self.result_bytes > self.memory_budget // 8:
             self._cache.popitem(last=False)
         return values
 

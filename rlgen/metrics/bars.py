@@ -42,5 +42,5 @@ class Engine(Protocol):
     def stock_correlations(self, factor: Any) -> Float64s:
         """(S,) correlations over time; NaN for stocks with under `MINIMUM_BARS` bars."""
 
-    def zscores(self, rank: bool) -> Any:
+    def zscores(self, rank: bool, out: Any = None) -> Any:
         """The forward return (T, S), or its ranks, z-scored within each bar, float32."""

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -35,9 +36,16 @@ class CpuEngine:
         forward_return: (T, S), NaN or infinite where missing.
         universe: (T, S) bool, or None for every cell.
         min_names: cells that a bar needs.
+        empty: makes the arrays that are kept, as `np.empty` does.
     """
 
-    def __init__(self, forward_return: Array, universe: Array | None, min_names: int) -> None:
+    def __init__(
+        self,
+        forward_return: Array,
+        universe: Array | None,
+        min_names: int,
+        empty: Callable[..., npt.NDArray[Any]] = np.empty,
+    ) -> None:
         values = as_numpy(forward_return, "forward_return")
         present = np.isfinite(values)
         if universe is not None:
@@ -50,11 +58,13 @@ class CpuEngine:
             raise DataError(f"at most {kernels.MAXIMUM_NAMES} stocks can be ranked, were {n_stocks}")
         self.labelled: Integers = present.sum(axis=1, dtype=np.int64)
         self._min_names = min_names
-        self._target = np.where(present, values, values.dtype.type(np.nan))
+        self._target = empty(values.shape, values.dtype)
+        self._target[...] = values
+        self._target[~present] = np.nan
         self._target64 = self._target if values.dtype == np.float64 else None
         self._to_rank = as_float32_order(self._target)
-        self._order = np.empty(values.shape, np.uint32)
-        self._rank = np.empty(values.shape, np.float32)
+        self._order = empty(values.shape, np.uint32)
+        self._rank = empty(values.shape, np.float32)
         self._tied = np.empty(n_bars, np.bool_)
         over_blocks(self._rank_target, n_bars, n_stocks)
 
@@ -93,11 +103,11 @@ class CpuEngine:
         over_blocks(work, n_stocks, n_bars)
         return out
 
-    def zscores(self, rank: bool) -> npt.NDArray[np.float32]:
+    def zscores(self, rank: bool, out: npt.NDArray[np.float32] | None = None) -> npt.NDArray[np.float32]:
         """The forward return (T, S), or its ranks, z-scored within each bar; NaN where missing."""
         if rank:
-            return zscore(self._rank, self._rank > 0)
-        return zscore(self._target)
+            return zscore(self._rank, self._rank > 0, out)
+        return zscore(self._target, out=out)
 
     def _one_type(self, factor: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         """Factor and target, both float32 or both float64: two compiled variants are enough."""

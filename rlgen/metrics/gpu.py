@@ -188,12 +188,13 @@ class TorchEngine:
         """(S,) correlations over time; NaN for stocks with under `MINIMUM_BARS` bars."""
         return stock_correlations(factor, self._target, MINIMUM_BARS)
 
-    def zscores(self, rank: bool) -> torch.Tensor:
+    def zscores(self, rank: bool, out: torch.Tensor | None = None) -> torch.Tensor:
         """The forward return (T, S), or its ranks, z-scored within each bar; NaN where missing."""
         present = torch.isfinite(self._target)
-        if not rank:
-            return zscore_rows(self._target, present)
-        ranks = torch.zeros_like(self._target, dtype=torch.float64)
-        for bars in blocks(*self.shape):
-            ranks[bars] = doubled_ranks(self._target[bars], present[bars]).double()
-        return zscore_rows(ranks, present)
+        values: torch.Tensor = self._target
+        if rank:
+            values = torch.zeros_like(self._target, dtype=torch.float64)
+            for bars in blocks(*self.shape):
+                values[bars] = doubled_ranks(self._target[bars], present[bars]).double()
+        result = zscore_rows(values, present)
+        return result if out is None else out.copy_(result)

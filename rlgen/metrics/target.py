@@ -12,6 +12,7 @@ from here.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -71,6 +72,7 @@ class Target:
         session: (T,) a label per bar, for sums and for `t_stat`; None: one session.
         horizon: length of the forward return in bars, for `t_stat`.
         engine: `numba` or `torch`; None: torch for tensors that are not on the CPU.
+        empty: makes the arrays that the numba engine keeps, as `np.empty` does.
 
     Attributes:
         shape: (T, S).
@@ -92,6 +94,7 @@ class Target:
         session: npt.ArrayLike | None = None,
         horizon: int = 1,
         engine: Literal["numba", "torch"] | None = None,
+        empty: Callable[..., npt.NDArray[Any]] = np.empty,
     ) -> None:
         if min_names is not None and min_names < 1:
             raise DataError(f"min_names must be at least 1, was {min_names}")
@@ -99,7 +102,7 @@ class Target:
             shape = np.shape(forward_return)
             min_names = default_min_names(shape[1] if len(shape) == 2 else 0)
         self.min_names = int(min_names)
-        self._engine = _engine(forward_return, universe, self.min_names, engine)
+        self._engine = _engine(forward_return, universe, self.min_names, engine, empty)
         self.shape = self._engine.shape
         self.session = summary.session_numbers(session, self.shape[0])
         self.horizon = horizon
@@ -111,14 +114,18 @@ class Target:
         same_shape(np.shape(factor), "factor", self.shape, "forward_return")
         return self._engine.bars(self._engine.prepare(factor))
 
-    def zscores(self, rank: bool = False) -> Any:
+    def zscores(self, rank: bool = False, out: Any = None) -> Any:
         """The forward return, or its ranks, z-scored within each bar.
+
+        Args:
+            rank: the ranks.
+            out: (T, S) to write to; None: a new array.
 
         Returns:
             (T, S) float32 of the engine's kind (numpy array or tensor), population spread; NaN where
             there is no label, 0 in a bar without spread.
         """
-        return self._engine.zscores(rank)
+        return self._engine.zscores(rank, out)
 
     def pooled(self, ic: Float64s, count: Integers) -> float:
         """Σ n_t·ic[t] / Σ n_t over the bars with an IC."""
@@ -155,11 +162,17 @@ class Target:
         )
 
 
-def _engine(forward_return: Array, universe: Array | None, min_names: int, name: str | None) -> Engine:
+def _engine(
+    forward_return: Array,
+    universe: Array | None,
+    min_names: int,
+    name: str | None,
+    empty: Callable[..., npt.NDArray[Any]],
+) -> Engine:
     if name is None:
         name = "numba" if device_of(forward_return, universe) is None else "torch"
     if name == "numba":
-        return CpuEngine(forward_return, universe, min_names)
+        return CpuEngine(forward_return, universe, min_names, empty)
     # Torch takes a second to import: only those who bring tensors pay it.
     from rlgen.metrics.gpu import TorchEngine
 

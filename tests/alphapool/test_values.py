@@ -28,7 +28,9 @@ def case(engine, seed=0, n_stocks=40, rank_ic_weight=0.25, **options):
 
 
 @pytest.mark.parametrize("engine", ["numba", "torch"])
-@pytest.mark.parametrize("options", [{}, {"n_stocks": 1100, "n_bars": 20}, {"missing": 0.4}, {"missing": 0.02}, {"missing": 0.0}])
+@pytest.mark.parametrize(
+    "options", [{}, {"n_stocks": 1100, "n_bars": 20}, {"missing": 0.4}, {"missing": 0.02}, {"missing": 0.0}]
+)
 def test_products_equal_their_definitions(engine, options):
     held, slots, factors, target, forward_return, universe = case(engine, **options)
     labelled = universe & np.isfinite(forward_return)
@@ -76,7 +78,10 @@ def test_signal_equals_its_definition_and_is_the_same_bits_every_way():
     assert np.isnan(found).any()
     by_torch = case("torch", missing=0.5)[0].combine(slots, weights).numpy()
     np.testing.assert_allclose(by_torch, found, rtol=1e-6, atol=1e-6)
-    step_by_step, step_by_step_torch = CpuSignal(universe), GpuSignal(torch.from_numpy(universe))
+    step_by_step, step_by_step_torch = (
+        CpuSignal(universe, Memory(2**28)),
+        GpuSignal(torch.from_numpy(universe)),
+    )
     for factor, weight in zip(factors, weights, strict=True):
         step_by_step.add(factor, weight)
         step_by_step_torch.add(torch.from_numpy(factor), weight)
