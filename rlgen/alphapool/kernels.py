@@ -13,10 +13,9 @@ sum without a branch, and its sign tells it from a z-score of zero, which is +0.
 
 from __future__ import annotations
 
-from typing import Any
-
-import numba
 import numpy as np
+
+from rlgen.compiling import kernel
 
 CHUNK = np.uint64(512)
 """Cells that are summed in float32 before the sum goes into a float64: z-scores are of size 1, so
@@ -35,16 +34,12 @@ MISSING = np.float32(-0.0)
 _SIGN = np.uint32(0x8000_0000)  # the bits of −0
 
 
-def _kernel(**options: Any) -> Any:
-    return numba.njit(nogil=True, cache=True, error_model="numpy", **options)
-
-
 # Sums may be reordered into SIMD lanes; the code is the same for every bar, so the bits are too.
 # "nsz" is not among the flags: the sign of zero is a meaning here.
 _REORDER = {"reassoc", "contract"}
 
 
-@_kernel(fastmath=_REORDER)
+@kernel(fastmath=_REORDER)
 def _common_sums(a, a_bits, row, b, b_bits, slot, t, low, high):  # type: ignore[no-untyped-def]
     """n, Σa, Σb, Σa², Σb² over the cells [low, high) that both have."""
     n = sum_a = sum_b = aa = bb = np.float32(0.0)
@@ -60,7 +55,7 @@ def _common_sums(a, a_bits, row, b, b_bits, slot, t, low, high):  # type: ignore
     return n, sum_a, sum_b, aa, bb
 
 
-@_kernel(fastmath=_REORDER)
+@kernel(fastmath=_REORDER)
 def _dot(a, row, b, slot, t, low, high):  # type: ignore[no-untyped-def]
     """Σab over the cells [low, high)."""
     total = np.float32(0.0)
@@ -69,7 +64,7 @@ def _dot(a, row, b, slot, t, low, high):  # type: ignore[no-untyped-def]
     return total
 
 
-@_kernel()
+@kernel()
 def describe(start, stop, zscores, slot, sums, count, missing):  # type: ignore[no-untyped-def]
     """What `pair_sums` wants to know of a slot, over each bar's labelled cells.
 
@@ -102,7 +97,7 @@ def describe(start, stop, zscores, slot, sums, count, missing):  # type: ignore[
         count[slot, t] = gaps
 
 
-@_kernel(forceinline=True)
+@kernel(forceinline=True)
 def _without(z, bits, slot, t, gaps, other, n_gaps, sums):  # type: ignore[no-untyped-def]
     """n, Σz, Σz² of a slot over the labelled cells that another has, too."""
     n, first, second = sums[slot, 0, t], sums[slot, 1, t], sums[slot, 2, t]
@@ -115,7 +110,7 @@ def _without(z, bits, slot, t, gaps, other, n_gaps, sums):  # type: ignore[no-un
     return n, first, second
 
 
-@_kernel()
+@kernel()
 def pair_sums(  # type: ignore[no-untyped-def]
     start, stop, zscores, slot, others, min_names, sums, gaps, missing, product, common, weighted
 ):
@@ -182,14 +177,14 @@ def pair_sums(  # type: ignore[no-untyped-def]
                         weighted[j, t] = n * (ab * n - sum_a * sum_b) / np.sqrt(variance_a * variance_b)
 
 
-@_kernel()
+@kernel()
 def _add(total, seen, zscores, bits, weight):  # type: ignore[no-untyped-def]
     for i in range(total.shape[0]):
         total[i] += weight * np.float64(zscores[i])
         seen[i] |= bits[i] ^ _SIGN
 
 
-@_kernel()
+@kernel()
 def _add_four(total, seen, z, bits, rows, weights, low):  # type: ignore[no-untyped-def]
     """Four members in one pass, in the order and with the rounding of `_add`."""
     a, b, c, d = z[rows[0]], z[rows[1]], z[rows[2]], z[rows[3]]
@@ -204,14 +199,14 @@ def _add_four(total, seen, z, bits, rows, weights, low):  # type: ignore[no-unty
         seen[i] |= ((p[k] ^ _SIGN) | (q[k] ^ _SIGN)) | ((r[k] ^ _SIGN) | (s[k] ^ _SIGN))
 
 
-@_kernel()
+@kernel()
 def finish(total, seen, out):  # type: ignore[no-untyped-def]
     """Write what has been added up: (N,) float32, NaN where no member has a value."""
     for i in range(total.shape[0]):
         out[i] = total[i] if seen[i] != 0 else np.nan
 
 
-@_kernel()
+@kernel()
 def combine(start, stop, n_stocks, zscores, slots, weights, out):  # type: ignore[no-untyped-def]
     """The signal of a weighting.
 
@@ -245,7 +240,7 @@ def combine(start, stop, n_stocks, zscores, slots, weights, out):  # type: ignor
         finish(total[:n], seen[:n], out[low:high])
 
 
-@_kernel()
+@kernel()
 def accumulate(zscores, weight, total, seen):  # type: ignore[no-untyped-def]
     """Add one member to a signal.
 

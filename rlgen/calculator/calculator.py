@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -73,8 +74,8 @@ class Calculator:
         self.block_bars = block_bars
         self.threads = threads or available_threads()
         self.memory = Memory(memory_budget, spill_folder)
-        self.forward_return = self._kept(panel.forward_return)
-        self.universe = self._kept(panel.universe)
+        self.forward_return = self._shared(panel.forward_return)
+        self.universe = self._shared(panel.universe)
         self._engine: CpuEngine | TorchEngine
         if self.device.type == "cpu":
             self._engine = CpuEngine(panel.base, self.threads, self.memory)
@@ -159,13 +160,14 @@ class Calculator:
         """End the worker threads."""
         self._engine.close()
 
-    def _kept(self, values: np.ndarray) -> Tensor:
-        """A copy on the calculator's device."""
+    def _shared(self, values: np.ndarray) -> Tensor:
+        """A tensor of the panel's array on the calculator's device; on the CPU the same memory."""
         if self.device.type != "cpu":
             return torch.tensor(values, device=self.device)
-        copy = self.memory.keep(values.shape, values.dtype)
-        copy[...] = values
-        return torch.from_numpy(copy)
+        with warnings.catch_warnings():
+            # The array is read-only, which torch cannot express and warns of; nobody writes to it here.
+            warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+            return torch.from_numpy(values)
 
     def _empty(self, shape: tuple[int, int]) -> Tensor:
         if self.device.type == "cpu":

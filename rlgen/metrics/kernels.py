@@ -19,10 +19,9 @@ One bar is one thread's work, in a fixed order; nothing is summed across bars he
 
 from __future__ import annotations
 
-from typing import Any
-
-import numba
 import numpy as np
+
+from rlgen.compiling import kernel
 
 MAXIMUM_NAMES = 2**20 - 1
 """Stocks that a sort key has room for."""
@@ -38,11 +37,7 @@ _SIGN = np.uint32(0x8000_0000)
 _REORDER = {"reassoc", "contract", "nsz"}
 
 
-def _kernel(**options: Any) -> Any:
-    return numba.njit(nogil=True, cache=True, error_model="numpy", **options)
-
-
-@_kernel(fastmath=_REORDER)
+@kernel(fastmath=_REORDER)
 def _deviations(x, y, t, x0, y0, dx, dy, present):  # type: ignore[no-untyped-def]
     """Bar t's deviations from (x0, y0), 0 where missing; their sums and the sums of their sizes."""
     n = sum_x = sum_y = size_x = size_y = 0.0
@@ -64,7 +59,7 @@ def _deviations(x, y, t, x0, y0, dx, dy, present):  # type: ignore[no-untyped-de
     return n, sum_x, sum_y, size_x, size_y
 
 
-@_kernel(fastmath=_REORDER)
+@kernel(fastmath=_REORDER)
 def _products(dx, dy, present, mean_x, mean_y, unit_x, unit_y):  # type: ignore[no-untyped-def]
     """Central second moments of deviations, in units of 1/unit_x and 1/unit_y."""
     xx = yy = xy = 0.0
@@ -77,7 +72,7 @@ def _products(dx, dy, present, mean_x, mean_y, unit_x, unit_y):  # type: ignore[
     return xx, yy, xy
 
 
-@_kernel()
+@kernel()
 def bar_moments(start, stop, factor, target, min_names, count, ic, moments):  # type: ignore[no-untyped-def]
     """Pearson correlation per bar, and what pooling over bars needs.
 
@@ -121,7 +116,7 @@ def bar_moments(start, stop, factor, target, min_names, count, ic, moments):  # 
         moments[4, t] = xy * size_x * size_y
 
 
-@_kernel()
+@kernel()
 def pack_keys(start, stop, bits, target, keys):  # type: ignore[no-untyped-def]
     """Sortable keys of the cells that are present; missing cells sort last.
 
@@ -144,7 +139,7 @@ def pack_keys(start, stop, bits, target, keys):  # type: ignore[no-untyped-def]
             keys[row, s] = _ONE | (np.uint64(key) << _INDEX_BITS) | np.uint64(s)
 
 
-@_kernel()
+@kernel()
 def target_ranks(start, stop, keys, count, order, rank, tied):  # type: ignore[no-untyped-def]
     """Average ranks of the target, from sorted keys.
 
@@ -175,7 +170,7 @@ def target_ranks(start, stop, keys, count, order, rank, tied):  # type: ignore[n
             first = last
 
 
-@_kernel()
+@kernel()
 def _ranks_within(order, rank, t, n_target, tied, present, within):  # type: ignore[no-untyped-def]
     """Twice the average ranks of bar t's target among its present cells only."""
     placed = 0
@@ -199,7 +194,7 @@ def _ranks_within(order, rank, t, n_target, tied, present, within):  # type: ign
         first = last
 
 
-@_kernel()
+@kernel()
 def rank_correlation(start, stop, keys, count, ic, n_target, order, rank, tied, rank_ic):  # type: ignore[no-untyped-def]
     """Spearman correlation per bar, average ties.
 
@@ -248,7 +243,7 @@ def rank_correlation(start, stop, keys, count, ic, n_target, order, rank, tied, 
         rank_ic[t] = min(1.0, max(-1.0, xy / np.sqrt(xx * yy)))
 
 
-@_kernel(fastmath=_REORDER)
+@kernel(fastmath=_REORDER)
 def _universe_deviations(x, universe, t, x0, dx, present):  # type: ignore[no-untyped-def]
     """Bar t's deviations from x0, 0 where missing or outside the universe; their sum and their size."""
     n = total = size = 0.0
@@ -265,7 +260,7 @@ def _universe_deviations(x, universe, t, x0, dx, present):  # type: ignore[no-un
     return n, total, size
 
 
-@_kernel(fastmath=_REORDER)
+@kernel(fastmath=_REORDER)
 def _sum_of_squares(dx, present, mean, unit):  # type: ignore[no-untyped-def]
     """Sum of squared deviations from the mean, in units of 1/unit."""
     total = 0.0
@@ -275,7 +270,7 @@ def _sum_of_squares(dx, present, mean, unit):  # type: ignore[no-untyped-def]
     return total
 
 
-@_kernel()
+@kernel()
 def zscore_rows(start, stop, factor, universe, missing, out):  # type: ignore[no-untyped-def]
     """z-scores across each bar's universe: population spread, 0 for a bar without spread.
 
@@ -308,7 +303,7 @@ def zscore_rows(start, stop, factor, universe, missing, out):  # type: ignore[no
             out[t, s] = value if present[s] > 0.0 else missing
 
 
-@_kernel()
+@kernel()
 def stock_correlations(start, stop, factor, target, minimum_bars, out):  # type: ignore[no-untyped-def]
     """Pearson correlation over time per stock.
 

@@ -33,15 +33,15 @@ lane loop are selections, and each lane loop stands in a row function of its own
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from rlgen.compiling import kernel
 
 LANES = 32
 """Stocks side by side in a tile: four cache lines of float64."""
 
-# error_model: a division by zero gives inf or NaN, which kernels turn into NaN, instead of a check.
-jit = njit(nogil=True, cache=True, error_model="numpy")
+jit = kernel()
 # Row functions are pasted into the kernel's loops: a call costs as much as a row of work.
-row_function = njit(nogil=True, cache=True, error_model="numpy", forceinline=True)
+row_function = kernel(forceinline=True)
 
 BLOCK_FIRST, BLOCK_LOW, BLOCK_HIGH, BLOCK_FRESH = range(4)
 

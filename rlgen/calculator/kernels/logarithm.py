@@ -19,8 +19,7 @@ from __future__ import annotations
 
 from math import inf, log, nan, sqrt
 
-from numba import njit
-
+from rlgen.calculator.kernels.blocks import row_function
 from rlgen.calculator.kernels.intrinsics import bits_of, from_bits
 
 SMALLEST_NORMAL = 2.2250738585072014e-308
@@ -36,10 +35,8 @@ NEAREST = 1.5 * 2.0**52
 """Added and taken away again, it rounds to a whole number, which then stands in the last bits."""
 PER_LOG2 = 1.0 / log(2.0)
 
-inline = njit(cache=True, error_model="numpy", forceinline=True)
 
-
-@inline
+@row_function
 def log_positive(a: float) -> float:
     """The natural logarithm of a finite a > 0."""
     small = a < SMALLEST_NORMAL
@@ -64,13 +61,13 @@ def log_positive(a: float) -> float:
     return k * LOG2_HIGH + (f - (s * (f - r) - k * LOG2_LOW))
 
 
-@inline
+@row_function
 def _power_of_two(n: float) -> float:
     """2 to a whole n between −1022 and 1023."""
     return from_bits((bits_of(n + NEAREST) + 1023) << 52)
 
 
-@inline
+@row_function
 def exponential(y: float) -> float:
     """e to the y; infinite above 709.8, 0 below −745.2."""
     y = 710.0 if y > 710.0 else y
@@ -95,7 +92,7 @@ def exponential(y: float) -> float:
     return p * _power_of_two(half) * _power_of_two(n - half)
 
 
-@inline
+@row_function
 def power_of(a: float, b: float) -> float:
     """a to the b; missing where either is, where undefined, and where infinite."""
     # All branches are computed and then selected from: a jump would end the SIMD code.
