@@ -1,79 +1,155 @@
-"""Every operator on (4800, 300) against pandas and against gathered windows, as alphagen does it.
+"""Every operator × windows × panels against pandas, bottleneck, numbagg and the plain method.
 
-    python -m benchmarks.operators [--quick]
+    python -m benchmarks.operators [--quick] [--operators Med Rank] [--without windows]
 
-`windows` is the plain method: a view of all windows (T, S, w) reduced with torch, in chunks of bars
-so that it survives; it gives NaN for any window with a missing value, which is less work.
+All contenders take turns in one process; medians and ratios to rlgen are reported, and how many times the
+bandwidth floor rlgen takes: one read of each distinct input and one write of the result, at the speed
+at which all threads copy memory. `*` marks contenders that fail the hostile series of the tests
+(running sums keep traces of outliers): they are shown, not counted.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+import bottleneck
+import numbagg
 import numpy as np
 import pandas as pd
-import torch
 
-from benchmarks.panels import SMALL, random_panel
-from benchmarks.timing import medians, report
+from benchmarks.panels import LARGE, SMALL, random_panel
+from benchmarks.timing import copy_bandwidth, medians, report
+from benchmarks.unfold import Unfold
 from rlgen.calculator import Calculator
 from rlgen.expression import OPERATORS, Call, Field
+from rlgen.panel import Panel
 
-CHUNK_BARS = 240
-PANDAS = {"Mean": "mean", "Sum": "sum", "Std": "std", "Var": "var", "Skew": "skew", "Kurt": "kurt"}
-PANDAS |= {"Max": "max", "Min": "min", "Med": "median", "Rank": "rank", "Cov": "cov", "Corr": "corr"}
-WINDOWS: dict[str, Callable[..., torch.Tensor]] = {
-    "Mean": lambda x: x.mean(-1),
-    "Sum": lambda x: x.sum(-1),
-    "Std": lambda x: x.std(-1),
-    "Var": lambda x: x.var(-1),
-    "Max": lambda x: x.amax(-1),
-    "Min": lambda x: x.amin(-1),
-    "Med": lambda x: x.median(-1).values,
-    "Mad": lambda x: (x - x.mean(-1, keepdim=True)).abs().mean(-1),
-    "Rank": lambda x: (x <= x[..., -1:]).sum(-1) / x.shape[-1],
-    "Cov": lambda x, y: ((x - x.mean(-1, keepdim=True)) * (y - y.mean(-1, keepdim=True))).mean(-1),
-    "Corr": lambda x, y: torch.cosine_similarity(
-        x - x.mean(-1, keepdim=True), y - y.mean(-1, keepdim=True), dim=-1
-    ),
+WINDOWS = (5, 20, 60, 240)
+FIELDS = ("close", "volume")
+RUNNING = {"Mean", "Sum", "Std", "Var", "Skew", "Kurt", "Cov", "Corr"}
+"""Operators that the other libraries compute by running sums."""
+PANDAS = {
+    "Mean": "mean",
+    "Sum": "sum",
+    "Std": "std",
+    "Var": "var",
+    "Skew": "skew",
+    "Kurt": "kurt",
+    "Max": "max",
+    "Min": "min",
+    "Med": "median",
+    "Rank": "rank",
+    "Cov": "cov",
+    "Corr": "corr",
 }
+BOTTLENECK = {
+    "Mean": "move_mean",
+    "Sum": "move_sum",
+    "Std": "move_std",
+    "Var": "move_var",
+    "Max": "move_max",
+    "Min": "move_min",
+    "Med": "move_median",
+    "Rank": "move_rank",
+    "ArgMax": "move_argmax",
+    "ArgMin": "move_argmin",
+}
+NUMBAGG = {
+    "Mean": "move_mean",
+    "Sum": "move_sum",
+    "Std": "move_std",
+    "Var": "move_var",
+    "Cov": "move_cov",
+    "Corr": "move_corr",
+}
+SLOWEST_PLAIN = 60
+"""Windows up to which the plain method's slow statistics are timed on the large panel."""
 
 
-def gathered(reduce: Callable[..., torch.Tensor], window: int, *inputs: torch.Tensor) -> None:
-    """Reduce all windows of the inputs, CHUNK_BARS at a time."""
-    for low in range(0, len(inputs[0]) - window, CHUNK_BARS):
-        reduce(*(x[low : low + CHUNK_BARS + window - 1].unfold(0, window, 1) for x in inputs))
-
-
-def main() -> None:
-    """Print the table."""
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--quick", action="store_true", help="fewer bars, windows and rounds")
-    quick = arguments.parse_args().quick
-    panel = random_panel(1200 if quick else SMALL[0], SMALL[1])
-    rounds = 3 if quick else 5
+def contenders(panel: Panel, skip: set[str]) -> Callable[[Call], dict[str, Callable[[], Any]]]:
+    """What computes a call, by name; rlgen first."""
     calculator = Calculator(panel, device="cpu")
+    plain = Unfold(panel)
+    arrays = {name: np.array(panel.fields[name]) for name in FIELDS}
+    doubles = {name: values.astype(np.float64) for name, values in arrays.items()}
+    frames = {name: pd.DataFrame(values) for name, values in arrays.items()}
 
-    def evaluate(call: Call) -> None:
+    def rlgen(call: Call) -> None:
         calculator.clear_cache()
         calculator.evaluate(call)
 
-    fields = [Field("close"), Field("volume")]
-    frames = [pd.DataFrame(panel.fields[field.name]) for field in fields]
-    tensors = [torch.from_numpy(np.array(panel.fields[field.name])) for field in fields]
-    for name, operator in OPERATORS.items():
-        for window in ([20] if quick else [20, 240]) if operator.has_window else [None]:
-            call = Call(name, tuple(fields[: operator.arity]), window)
-            contenders: dict[str, Callable[[], Any]] = {"rlgen": partial(evaluate, call)}
-            if name in PANDAS and window is not None:
-                rolling = frames[0].rolling(window, min_periods=window // 2)
-                contenders["pandas"] = partial(getattr(rolling, PANDAS[name]), *frames[1 : operator.arity])
-            if name in WINDOWS and window is not None:
-                contenders["windows"] = partial(gathered, WINDOWS[name], window, *tensors[: operator.arity])
-            report("operators", str(call), medians(contenders, rounds), bars=len(panel.bars))
+    def others(call: Call) -> Iterator[tuple[str, Callable[[], Any]]]:
+        names = [operand.name for operand in call.operands if isinstance(operand, Field)]
+        name, window = call.operator, call.window
+        if window is None:
+            if name == "CSRank":
+                yield "pandas", partial(frames[names[0]].rank, axis=1, pct=True)
+            yield "windows", partial(plain.evaluate, call)
+            return
+        star = "*" if name in RUNNING else ""
+        if name in PANDAS:
+            rolling = frames[names[0]].rolling(window, min_periods=window // 2)
+            yield "pandas" + star, partial(getattr(rolling, PANDAS[name]), *(frames[n] for n in names[1:]))
+        if name in BOTTLENECK:
+            function = getattr(bottleneck, BOTTLENECK[name])
+            yield "bottleneck" + star, partial(function, arrays[names[0]], window, window // 2, axis=0)
+        if name in NUMBAGG:
+            function = getattr(numbagg, NUMBAGG[name])
+            columns = [np.asfortranarray(doubles[n]) for n in names]
+            yield (
+                "numbagg" + star,
+                partial(function, *columns, window=window, min_count=window // 2, axis=0),
+            )
+        if len(panel.bars) * window <= SMALL[0] * max(WINDOWS) * 2 or window <= SLOWEST_PLAIN:
+            yield "windows", partial(plain.evaluate, call)
+
+    def of(call: Call) -> dict[str, Callable[[], Any]]:
+        found = {"rlgen": partial(rlgen, call), **dict(others(call))}
+        return {name: run for name, run in found.items() if name.rstrip("*") not in skip}
+
+    return of
+
+
+def main() -> None:
+    """Print the table of each panel, and what to remember of it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="the small panel's first bars, one window")
+    parser.add_argument("--operators", nargs="*", default=list(OPERATORS), choices=list(OPERATORS))
+    parser.add_argument("--without", nargs="*", default=[], help="contenders to leave out")
+    parser.add_argument("--rounds", type=int, default=3)
+    given = parser.parse_args()
+    bandwidth = copy_bandwidth()
+    print(json.dumps({"benchmark": "bandwidth", "gigabytes_per_second": round(bandwidth / 1e9, 1)}))
+    for shape in [(1200, 300)] if given.quick else [SMALL, LARGE]:
+        panel = random_panel(*shape)
+        of = contenders(panel, set(given.without))
+        slower = []
+        for name in given.operators:
+            operator = OPERATORS[name]
+            operands = tuple(Field(field) for field in FIELDS[: operator.arity])
+            windows = ([20] if given.quick else list(WINDOWS)) if operator.has_window else [None]
+            for window in windows:
+                call = Call(name, operands, window)
+                times = medians(of(call), 2 if given.quick else given.rounds)
+                floor = 4 * np.prod(shape) * (len(operands) + 1) / bandwidth
+                report(
+                    "operators",
+                    str(call),
+                    times,
+                    bars=shape[0],
+                    stocks=shape[1],
+                    times_floor=round(times["rlgen"] / floor, 2),
+                )
+                slower += [
+                    f"{call} against {other}"
+                    for other, seconds in times.items()
+                    if not other.endswith("*") and seconds < times["rlgen"]
+                ]
+        print(f"{shape}: slower than a contender that counts: {', '.join(slower) or 'none'}", flush=True)
 
 
 if __name__ == "__main__":

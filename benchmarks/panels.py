@@ -7,6 +7,7 @@ import numpy as np
 from rlgen.panel import Panel
 
 SMALL = (4800, 300)
+LARGE = (24000, 500)
 MISSING = 0.02
 
 

@@ -9,7 +9,12 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+
+import numpy as np
+
+from rlgen.calculator import available_threads
 
 
 def medians(contenders: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
@@ -32,3 +37,13 @@ def report(benchmark: str, row: str, seconds: Mapping[str, float], **facts: Any)
     line = {"benchmark": benchmark, "row": row, **facts}
     line["milliseconds"] = {name: round(1e3 * value, 4) for name, value in seconds.items()}
     print(json.dumps(line), flush=True)
+
+
+def copy_bandwidth(megabytes: int = 256, repeats: int = 7) -> float:
+    """Bytes per second that all threads together read and write, copying an array in memory."""
+    threads = available_threads()
+    source = np.ones((threads, megabytes * 2**20 // 4 // threads), np.float32)
+    target = np.zeros_like(source)
+    with ThreadPoolExecutor(threads) as workers:
+        copy = {"copy": lambda: list(workers.map(np.copyto, target, source))}
+        return 2 * source.nbytes / medians(copy, repeats)["copy"]

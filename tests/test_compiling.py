@@ -30,7 +30,7 @@ def test_wide_vectors_where_there_are_some(monkeypatch, features, set_before, av
     monkeypatch.setattr(compiling, "binding", SimpleNamespace(get_host_cpu_features=lambda: features))
     monkeypatch.delenv("NUMBA_CPU_FEATURES", raising=False)
     compiling.widen_vectors()
-    assert config.CPU_FEATURES == expected
+    assert expected == config.CPU_FEATURES
 
 
 def test_an_unknown_processor_is_left_alone(monkeypatch):

@@ -73,7 +73,8 @@ class Calculator:
         self.memory_budget = memory_budget
         self.block_bars = block_bars
         self.threads = threads or available_threads()
-        self.memory = Memory(memory_budget, spill_folder)
+        # A sixth is left for what is not worth counting: masks, a block's sort keys, small arrays.
+        self.memory = Memory(memory_budget - memory_budget // 6, spill_folder)
         self.forward_return = self._shared(panel.forward_return)
         self.universe = self._shared(panel.universe)
         self._engine: CpuEngine | TorchEngine

@@ -56,7 +56,8 @@ class Workshop:
         grammar = build_grammar(self.panel.fields, config.grammar)
         self.calculators: dict[str, Calculator] = {}
         for name in self.panel.split_names:
-            budget = config.calculator.memory_budget // (1 if name == "train" else 8)
+            # At most three splits: together they stay within the budget.
+            budget = config.calculator.memory_budget * (6 if name == "train" else 1) // 8
             self.calculators[name] = Calculator(
                 self.panel.split(name), config.calculator.device, config.calculator.threads, budget
             )
