@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from rlgen.calculator import available_threads
+from rlgen.workers import available_threads
 
 
 def medians(contenders: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, float]:

@@ -16,12 +16,14 @@ SCRIPT_LIMIT = 100
 
 # Room by room, what it may import besides itself. A room is a module or package below `rlgen`, or a folder.
 BOTTOM = {"errors", "files"}
+TOOLS = {"memory", "compiling", "workers"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "files": {"errors"},
     "caching": set(),
     "memory": {"errors"},
     "compiling": set(),
+    "workers": set(),
     "yaml_text": set(),
     "config_keys": set(),
     "overrides": {"errors", "config_keys", "yaml_text"},
@@ -32,14 +34,15 @@ ALLOWED: dict[str, set[str]] = {
     "schema": {"errors"},
     "data_adapters": {*BOTTOM, "schema"},
     "expression": {*BOTTOM},
-    "metrics": {*BOTTOM, "compiling"},
+    "metrics": {*BOTTOM, *TOOLS},
     "panel": {*BOTTOM, "config", "schema", "data_adapters"},
-    "calculator": {*BOTTOM, "memory", "compiling", "config", "expression", "metrics", "panel"},
-    "alphapool": {*BOTTOM, "memory", "compiling", "config", "expression", "metrics", "panel", "calculator"},
+    "calculator": {*BOTTOM, *TOOLS, "config", "expression", "metrics", "panel"},
+    "alphapool": {*BOTTOM, *TOOLS, "config", "expression", "metrics", "panel", "calculator"},
     "env": {*BOTTOM, "config", "expression", "alphapool"},
     "policy": {"errors", "expression"},
     "training": {
         *BOTTOM,
+        *TOOLS,
         *("config", "schema", "data_adapters", "expression", "metrics", "panel"),
         *("calculator", "alphapool", "env", "policy"),
     },

@@ -12,7 +12,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -32,6 +31,7 @@ from rlgen.errors import ExpressionError, RlgenError
 from rlgen.expression import Expression, parse
 from rlgen.memory import Memory
 from rlgen.panel import Panel
+from rlgen.workers import available_threads
 
 SMALLEST_BLOCK = 256
 """Bars of a block at least: below it the warm-up would outweigh the block."""
@@ -158,8 +158,8 @@ class Calculator:
         self._cache.clear()
 
     def close(self) -> None:
-        """End the worker threads."""
-        self._engine.close()
+        """Give back the memory that the calculator holds."""
+        self.clear_cache()
 
     def _shared(self, values: np.ndarray) -> Tensor:
         """A tensor of the panel's array on the calculator's device; on the CPU the same memory."""
@@ -203,11 +203,6 @@ class Calculator:
         while self._cache and len(self._cache) * self.result_bytes > self.memory_budget // 8:
             self._cache.popitem(last=False)
         return values
-
-
-def available_threads() -> int:
-    """Processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def choose_device(name: str) -> torch.device:

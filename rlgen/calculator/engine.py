@@ -17,8 +17,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +31,7 @@ from rlgen.calculator.program import Program
 from rlgen.expression import OPERATORS, Call, Field, minimum_periods
 from rlgen.memory import Memory
 from rlgen.panel import Panel
+from rlgen.workers import for_each
 
 
 @dataclass
@@ -62,7 +62,7 @@ class CpuEngine:
 
     Args:
         panel: the base panel; its fields are read in place.
-        threads: worker threads.
+        threads: threads, the caller's among them.
         memory: where intermediate results lie.
     """
 
@@ -71,12 +71,7 @@ class CpuEngine:
         self.threads = threads
         self.memory = memory
         self.padded = -(-len(panel.symbols) // LANES) * LANES
-        self._workers = ThreadPoolExecutor(threads, thread_name_prefix="calculator")
         self._local = threading.local()
-
-    def close(self) -> None:
-        """End the worker threads."""
-        self._workers.shutdown()
 
     def bytes_per_bar(self, program: Program) -> int:
         """Bytes that a bar of the range costs beyond the results: whole-panel intermediates, tiles."""
@@ -143,7 +138,7 @@ class CpuEngine:
                     width = min(lanes, self.padded - column)
                     run_chain(memory, chain.constants, chain.code, low, high, column, width)
 
-        self._for_each(run_bars, range(0, run.rows, share))
+        for_each(run_bars, range(0, run.rows, share), self.threads)
 
     def _run_tiles(self, run: Run, layout: Layout, work: list[Chain | Step]) -> None:
         """Run a stage on every tile."""
@@ -164,7 +159,7 @@ class CpuEngine:
                     target = tiles[item.place.number]
                     ROLLING[call.operator](inputs, target, run.spans[item.node], scratch)
 
-        self._for_each(run_tile, range(0, len(self.panel.symbols), LANES))
+        for_each(run_tile, range(0, len(self.panel.symbols), LANES), self.threads)
 
     def _array(self, run: Run, step: Step) -> Array | None:
         """The panel-wide array that a step loads from or stores to."""
@@ -202,18 +197,9 @@ class CpuEngine:
             ) -> None:
                 operator(source, universe, target, low, min(low + share, rows))
 
-            self._for_each(run_bars, range(0, rows, share))
+            for_each(run_bars, range(0, rows, share), self.threads)
             if number in run.results:
                 self._run_groups(run, _result_of(number))
-
-    def _for_each(self, task: Callable[[int], None], items: Iterable[int]) -> None:
-        """Run the task on every item, on all threads; the first error is raised."""
-        if self.threads == 1:
-            for item in items:
-                task(item)
-        else:
-            for _ in self._workers.map(task, items):
-                pass
 
     def _buffer(self, name: str, size: int) -> np.ndarray:
         """This thread's buffer of that name, another one if it is too small."""

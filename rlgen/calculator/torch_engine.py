@@ -39,9 +39,6 @@ class TorchEngine:
         self._fields = {name: torch.tensor(values, device=device) for name, values in panel.fields.items()}
         self._universe = torch.tensor(panel.universe, device=device)
 
-    def close(self) -> None:
-        """Nothing to end."""
-
     def bytes_per_bar(self, program: Program) -> int:
         """Bytes that a bar of the range costs beyond the results."""
         return 8 * len(self.panel.symbols) * (len(program.nodes) + 2)

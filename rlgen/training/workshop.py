@@ -16,7 +16,7 @@ from stable_baselines3.common.save_util import load_from_zip_file
 
 from rlgen import metrics
 from rlgen.alphapool import AlphaPool
-from rlgen.calculator import Calculator, available_threads, choose_device
+from rlgen.calculator import Calculator, choose_device
 from rlgen.config import Config
 from rlgen.env import AlphaVecEnv, build_grammar
 from rlgen.errors import CheckpointError
@@ -24,6 +24,7 @@ from rlgen.panel import Panel, load_panel
 from rlgen.policy import TransformerPolicy
 from rlgen.training.demo import prepare_synthetic
 from rlgen.training.ppo import AlphaPPO
+from rlgen.workers import available_threads
 
 
 class Workshop:
