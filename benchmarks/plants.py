@@ -31,9 +31,9 @@ def main() -> None:
     parser.add_argument("--config", default="configs/demo.yaml")
     parser.add_argument("--draws", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--quick", action="store_true", help="500 draws")
+    parser.add_argument("--quick", action="store_true", help="200 draws")
     given = parser.parse_args()
-    draws = 500 if given.quick else given.draws
+    draws = 200 if given.quick else given.draws
     config = load_config(given.config)
     panel = rlgen.load_panel(given.config).split("train")
     calculator = rlgen.Calculator(panel, memory_budget=config.calculator.memory_budget)

@@ -276,7 +276,9 @@ class CalculatorConfig(Section):
     threads: Threads = 0
     """CPU threads; 0: as many as the process may use."""
     memory_budget: Annotated[WholeNumber, Field(ge=2**20)] = 2**31
-    """Bytes for values in flight: intermediate results, waiting candidates, the value cache."""
+    """Bytes for everything beyond the panel's own files, over all splits: intermediate results, waiting
+    candidates, cached values, the pool's z-scores. What does not fit goes to files that vanish with the
+    run, on the run folder's disk; values and ICs do not depend on it."""
 
 
 class PoolConfig(Section):

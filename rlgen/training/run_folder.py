@@ -58,6 +58,12 @@ class RunFolder:
         self.pool_last = self.root / "pool_last.json"
         self.ledger = self.root / "ledger.jsonl"
 
+    @property
+    def nearest(self) -> Path:
+        """The folder, or before it is made the nearest one above it: on the disk that the user chose."""
+        root = self.root.absolute()
+        return next(path for path in (root, *root.parents) if path.is_dir())
+
     def holds_a_run(self) -> bool:
         """Whether a run has begun here."""
         return any(

@@ -67,7 +67,7 @@ def train(
         return None
     started = time.monotonic()
     stop = StopRequest()
-    with Workshop(config) as workshop:
+    with Workshop(config, spill_folder=folder.nearest) as workshop:
         print(workshop.panel.report, flush=True)
         if (stride := config.pool.bar_stride) > 1:
             print(f"ICs in training: every {stride}th bar; final ones: every bar", flush=True)

@@ -33,6 +33,8 @@ class Workshop:
     Args:
         config: the configuration.
         prepare: makes data that is made, not found; for a dry run, nothing.
+        spill_folder: where arrays go that the memory budget has no room for; None: the system's
+            folder for temporary files.
 
     Attributes:
         panel: all bars.
@@ -44,7 +46,12 @@ class Workshop:
         threads: of torch.
     """
 
-    def __init__(self, config: Config, prepare: Callable[[Config], object] = prepare_synthetic) -> None:
+    def __init__(
+        self,
+        config: Config,
+        prepare: Callable[[Config], object] = prepare_synthetic,
+        spill_folder: Path | None = None,
+    ) -> None:
         self.config = config
         self.device = choose_device(config.calculator.device)
         self.threads = config.training.threads or available_threads()
@@ -60,7 +67,11 @@ class Workshop:
             # At most three splits: together they stay within the budget.
             budget = config.calculator.memory_budget * (6 if name == "train" else 1) // 8
             self.calculators[name] = Calculator(
-                self.panel.split(name), config.calculator.device, config.calculator.threads, budget
+                self.panel.split(name),
+                config.calculator.device,
+                config.calculator.threads,
+                budget,
+                spill_folder=spill_folder,
             )
         self.pool = AlphaPool(self.calculators["train"], **config.pool.model_dump())
         training = config.training

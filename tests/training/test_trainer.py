@@ -14,6 +14,7 @@ from rlgen.alphapool import AlphaPool, Reason, read_ledger
 from rlgen.calculator import Calculator
 from rlgen.config import load_config
 from rlgen.errors import CheckpointError, ConfigError, ExpressionError, RlgenError
+from rlgen.memory import Memory
 from rlgen.panel import load_panel
 from rlgen.training import AlphaPPO, RunResult, train
 from tests.training.small import PLANT, files_of, make_config
@@ -130,6 +131,33 @@ def test_two_runs_with_one_seed_are_identical_and_another_seed_differs(
     train(make_config(folder, training={"seed": 1, "total_steps": 120}), folder / "other")
     first = (run / "ledger.jsonl").read_bytes()
     assert not first.startswith((folder / "other" / "ledger.jsonl").read_bytes())
+
+
+def test_the_memory_budget_changes_nothing_but_where_arrays_lie(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spilled: list[Path | None] = []
+    in_file = Memory._in_file
+
+    def watched(memory: Memory, size: int) -> Any:
+        spilled.append(memory.folder)
+        return in_file(memory, size)
+
+    monkeypatch.setattr(Memory, "_in_file", watched)
+    found = []
+    for name, budget in (("ample", 2**31), ("tight", 2**20)):
+        config = make_config(
+            tmp_path,
+            synthetic={"n_stocks": 40, "session_minutes": 240},
+            training={"total_steps": 240},
+            calculator={"memory_budget": budget},
+        )
+        assert not spilled, "the ample budget has room for all"
+        train(config, tmp_path / name / "run")
+        found.append(files_of(tmp_path / name / "run", "pool.json", "ledger.jsonl"))
+    assert found[0] == found[1]
+    assert spilled and set(spilled) == {tmp_path}, "on the disk of the run folder, which was not there yet"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ample", "bars.parquet", "tight"]
 
 
 def test_a_folder_that_holds_a_run_is_refused_unchanged(finished: tuple[Path, Path, RunResult]) -> None:
